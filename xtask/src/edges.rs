@@ -109,6 +109,7 @@ pub const ARROWS: &[Arrow] = &[
     },
     Arrow { package: "esker-workload", folder: "lab/workload", may_use: &[], tests_may_use: &[] },
     Arrow { package: "esker-peers", folder: "lab/peers", may_use: &["esker"], tests_may_use: &[] },
+    Arrow { package: "esker-lab-result", folder: "lab/result", may_use: &[], tests_may_use: &[] },
     Arrow {
         package: "esker-experiments",
         folder: "lab/experiments",
@@ -117,6 +118,7 @@ pub const ARROWS: &[Arrow] = &[
             "esker",
             "esker-index",
             "esker-permute",
+            "esker-lab-result",
             "esker-peers",
             "esker-sqlite",
             "esker-workload",
@@ -126,7 +128,7 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-lab-cli",
         folder: "lab/cli",
-        may_use: &["esker", "esker-terminal", "esker-experiments"],
+        may_use: &["esker", "esker-terminal", "esker-experiments", "esker-lab-result"],
         tests_may_use: &[],
     },
     Arrow { package: "xtask", folder: "xtask", may_use: &[], tests_may_use: &[] },

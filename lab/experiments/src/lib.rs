@@ -6,7 +6,6 @@
 //! [`operations`] are what `esker bench` with that name runs. What is not here: the stores
 //! (`esker-peers`), the requests (`esker-workload`), the commands (`esker-lab-cli`).
 
-pub mod bar;
 pub mod compaction;
 pub mod error;
 pub mod experiment;

@@ -30,13 +30,18 @@ fn every_row_runs(index: &str) {
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
 
     let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    let value = |row: &str, metric: &str| found["rows"][row]["esker"]["median"][metric].as_f64();
+    let measured = found["measured"].as_array().unwrap();
+    let value = |row: &str, metric: &str| {
+        let of_row = measured.iter().find(|of| of["part"] == row && of["system"] == "esker");
+        of_row.and_then(|of| of["runs"][0][metric].as_f64())
+    };
     assert!(value("load", "rate") > Some(0.0));
     assert!(value("merge", "put_samples") > Some(0.0));
     assert!(value("reopen", "first_read_seconds") > Some(0.0), "{found}");
-    assert_eq!(found["rows"].as_object().unwrap().len(), 14);
-    assert_eq!(format!("--index={}", found["about"]["index"].as_str().unwrap()), index);
-    let verdicts = found["bars"].as_array().unwrap().iter().map(|bar| &bar["verdict"]);
+    assert_eq!(measured.len(), 14);
+    assert_eq!(found["command"], format!("esker bench --scale=tiny {index}"));
+    assert_eq!(format!("--index={}", found["settings"]["index"].as_str().unwrap()), index);
+    let verdicts = found["verdicts"].as_array().unwrap().iter().map(|bar| &bar["outcome"]);
     assert!(verdicts.clone().any(|verdict| verdict == "met"));
     assert!(verdicts.clone().any(|verdict| verdict == "unknown"), "no peer ran");
 
@@ -73,8 +78,9 @@ fn arrays_are_rearranged_by_every_system() {
     ]);
     assert_eq!(answer.code(), 0, "{}", answer.stderr());
     let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    assert_eq!(found.as_array().unwrap().len(), 2);
-    assert!(found[0]["seconds"]["sort"][0].as_f64() > Some(0.0), "{found}");
+    assert_eq!(found["verdicts"].as_array().unwrap().len(), 2);
+    let sort = found["measured"].as_array().unwrap().iter().find(|of| of["system"] == "sort");
+    assert!(sort.unwrap()["runs"][0]["seconds"].as_f64() > Some(0.0), "{found}");
     let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
     assert!(text.lines().count() == 3 && text.contains("x copy"), "{text}");
     esker(["bench", "permute", "--case=z"]).fails(2, &["a1, a4, b1, b2, c, d"]);
@@ -99,9 +105,11 @@ fn sqlite_is_measured_with_and_without_the_page_store() {
     assert_eq!(answer.code(), 0, "{}", answer.stderr());
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
     let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    assert_eq!(found["runs"].as_array().unwrap().len(), 2);
-    assert!(found["runs"][0]["metrics"]["notpm"].as_f64() > Some(0.0), "{found}");
-    assert!(found["probe"]["growing_micros"].as_f64() > Some(0.0), "{found}");
+    let [probe, esker_run, _] = found["measured"].as_array().unwrap().as_slice() else {
+        panic!("{found}")
+    };
+    assert!(esker_run["runs"][0]["notpm"].as_f64() > Some(0.0), "{found}");
+    assert!(probe["runs"][0]["growing_micros"].as_f64() > Some(0.0), "{found}");
     let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
     for word in ["NOTPM", "\nesker ", "\nwal ", "fdatasync", "must be at least"] {
         assert!(text.contains(word), "{word}: {text}");
@@ -132,7 +140,8 @@ fn operations_are_measured_concurrently() {
     ]);
     assert_eq!(answer.code(), 0, "{}", answer.stderr());
     let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    assert!(found[0]["ways"]["batch"][0]["commit_us"].as_f64() > Some(0.0));
+    let batch = found["measured"].as_array().unwrap().iter().find(|of| of["system"] == "batch");
+    assert!(batch.unwrap()["runs"][0]["commit_us"].as_f64() > Some(0.0), "{found}");
     let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
     assert!(text.contains("transaction over batch"), "{text}");
     esker(["bench", "operations", "--case=zip"]).fails(2, &["compression", "backup"]);

@@ -22,8 +22,9 @@ fn an_experiment_prints_what_it_found_and_writes_it() {
     assert!(text.contains("fc-never-stalls: "), "{text}");
     let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(found["command"], "esker lab run stall --scale tiny");
-    assert_eq!(found["predictions"].as_array().unwrap().len(), 2);
-    assert_eq!(found["series"].as_array().unwrap().len(), 12);
+    assert_eq!(found["verdicts"].as_array().unwrap().len(), 2);
+    // Two systems: six places each, and the whole run.
+    assert_eq!(found["measured"].as_array().unwrap().len(), 14);
 }
 
 #[test]

@@ -16,18 +16,16 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use esker::{Compaction, CompactionPolicy, IndexKind};
-use esker_experiments::bar::{Bar, Must};
 use esker_experiments::measure::bench::{self, Plan, Program};
 use esker_experiments::measure::child;
-use esker_experiments::measure::report::Report;
 use esker_experiments::measure::rows::Row;
 use esker_experiments::measure::scale::Scale;
 use esker_experiments::{Arrangement, Error, Name};
+use esker_lab_result::{Findings, Sense, Verdict};
 use esker_terminal::exit::Failure;
 use esker_terminal::kind::index_kind;
 use esker_terminal::output::Output;
 use esker_terminal::signals::Interrupt;
-use serde_json::Value;
 
 use self::watch::Watcher;
 use crate::live;
@@ -182,10 +180,11 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
         repeats: args.repeat,
         program: this_program()?,
     };
-    let report = bench::bench(&plan, &mut Watcher::new(interrupt)).map_err(failure)?;
-    keep(args.json.as_deref(), || report.to_json())?;
-    print(&report)?;
-    match report.failures().next() {
+    let mut found = bench::bench(&plan, &mut Watcher::new(interrupt)).map_err(failure)?;
+    keep(args.json.as_deref(), &mut found)?;
+    print(&found)?;
+    let failed = found.failures().next();
+    match failed {
         Some(line) => Err(Failure::System { what: "measure", source: io::Error::other(line) }),
         None => Ok(()),
     }
@@ -212,10 +211,33 @@ fn policy_of(
 }
 
 /// Writes everything measured to the file that was asked for, if one was.
-fn keep(path: Option<&Path>, found: impl FnOnce() -> Value) -> Result<(), Failure> {
+fn keep(path: Option<&Path>, found: &mut Findings) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
-    fs::write(path, format!("{:#}\n", found()))
+    found.command = command_line(std::env::args().skip(1));
+    write(path, found)
+}
+
+/// Writes findings to a file.
+pub(crate) fn write(path: &Path, found: &Findings) -> Result<(), Failure> {
+    let text = found.to_json().map_err(io::Error::from);
+    text.and_then(|text| fs::write(path, text))
         .map_err(|source| Failure::System { what: "write the measurements", source })
+}
+
+/// The command that measures the same again: its arguments without places of files.
+fn command_line(arguments: impl Iterator<Item = String>) -> String {
+    let mut line = "esker".to_owned();
+    let mut arguments = arguments.peekable();
+    while let Some(argument) = arguments.next() {
+        let name = argument.split('=').next().unwrap_or_default();
+        if !["--json", "--dir"].contains(&name) {
+            line.push(' ');
+            line.push_str(&argument);
+        } else if name == argument {
+            arguments.next();
+        }
+    }
+    line
 }
 
 fn systems(args: &Bench) -> Result<Vec<Name>, Failure> {
@@ -262,20 +284,19 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-fn print(report: &Report) -> Result<(), Failure> {
+fn print(found: &Findings) -> Result<(), Failure> {
     let mut output = Output::new();
-    output.bytes(table::text(report).as_bytes())?;
+    output.bytes(table::text(found).as_bytes())?;
     output.flush()
 }
 
 /// A bar as a line.
-fn verdict(bar: &Bar) -> String {
-    let (side, limit) = match bar.must {
-        Must::AtLeast(limit) => ("at least", limit),
-        Must::AtMost(limit) => ("at most", limit),
-    };
+fn verdict(bar: &Verdict) -> String {
+    let side = bar.bound.as_ref().map_or(Sense::AtMost, |bound| bound.sense).as_str();
+    let limit = bar.bound.as_ref().and_then(|bound| bound.limit);
+    let limit = limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
     let value = bar.value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-    format!("{:<46}{value:>7}  must be {side} {limit}  {}", bar.what, bar.verdict())
+    format!("{:<46}{value:>7}  must be {side} {limit}  {}", bar.name, bar.outcome.as_str())
 }
 
 #[cfg(test)]
@@ -284,9 +305,16 @@ mod tests {
 
     #[test]
     fn a_bar_is_a_line() {
-        let bar = Bar { what: "x over y", value: Some(2.0), must: Must::AtLeast(1.5) };
-        assert!(verdict(&bar).ends_with("2.00  must be at least 1.5  met"), "{}", verdict(&bar));
-        let bar = Bar { value: None, ..bar };
-        assert!(verdict(&bar).ends_with("-  must be at least 1.5  unknown"));
+        let bar = verdict(&Verdict::at_least("x over y", Some(2.0), 1.5));
+        assert!(bar.ends_with("2.00  must be at least 1.5  met"), "{bar}");
+        let bar = verdict(&Verdict::at_least("x over y", None, 1.5));
+        assert!(bar.ends_with("-  must be at least 1.5  unknown"), "{bar}");
+    }
+
+    #[test]
+    fn a_command_has_no_places_of_files() {
+        let typed = ["bench", "--json", "a.json", "--rows=load", "--dir=b", "--repeat", "3"];
+        let line = command_line(typed.iter().map(ToString::to_string));
+        assert_eq!(line, "esker bench --rows=load --repeat 3");
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use esker::IndexKind;
-use esker_experiments::operations::{self, Case, Found, Plan};
+use esker_experiments::operations::{self, Case, Plan};
+use esker_lab_result::Part;
 use esker_terminal::exit::Failure;
 use esker_terminal::kind::index_kind;
 use esker_terminal::output::Output;
@@ -66,14 +67,15 @@ pub(super) fn run(args: &Operations) -> Result<(), Failure> {
         eprintln!("esker: {line}");
         !interrupt.requested()
     });
-    let found = found.map_err(failure)?;
-    keep(args.json.as_deref(), || found.iter().map(Found::json).collect())?;
+    let mut found = found.map_err(failure)?;
+    keep(args.json.as_deref(), &mut found)?;
     let mut output = Output::new();
-    for found in &found {
-        output.line(&format!("{}: {}", found.case.as_str(), found.case.title()))?;
-        output.line(&table(found).to_string())?;
-        for bar in found.bars() {
-            output.line(&verdict(&bar))?;
+    for case in &plan.cases {
+        let name = case.as_str();
+        output.line(&format!("{name}: {}", case.title()))?;
+        output.line(&table(found.part(name)).to_string())?;
+        for bar in found.verdicts.iter().filter(|bar| bar.part.as_deref() == Some(name)) {
+            output.line(&verdict(bar))?;
         }
         output.line("")?;
     }
@@ -81,9 +83,9 @@ pub(super) fn run(args: &Operations) -> Result<(), Failure> {
 }
 
 /// A line a way, a column a metric that any of them has.
-fn table(found: &Found) -> Table {
+fn table(found: Part<'_>) -> Table {
     let mut metrics: Vec<&str> = Vec::new();
-    for name in found.ways.iter().flat_map(|(_, rounds)| rounds).flat_map(|all| all.keys()) {
+    for name in found.measured().flat_map(|way| &way.runs).flat_map(|run| run.keys()) {
         if !metrics.contains(&name.as_str()) {
             metrics.push(name);
         }
@@ -91,7 +93,7 @@ fn table(found: &Found) -> Table {
     let headings: Vec<String> = metrics.iter().map(|metric| heading(metric)).collect();
     let headings = ["way"].into_iter().chain(headings.iter().map(String::as_str));
     let mut table = Table::new(&headings.collect::<Vec<_>>());
-    for (way, _) in &found.ways {
+    for way in found.measured().map(|of| &of.system) {
         let cells = metrics.iter().map(|metric| cell(metric, found.median(way, metric)));
         table.row([way.clone()].into_iter().chain(cells));
     }

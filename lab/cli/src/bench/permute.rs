@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use esker_experiments::permute::cases::{self, Case};
-use esker_experiments::permute::{self, Found, Plan, System};
+use esker_experiments::permute::{self, PASSES, Plan, System, floor, seconds};
+use esker_lab_result::{Findings, Outcome};
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::signals::Interrupt;
@@ -65,12 +66,12 @@ pub(super) fn run(args: &Permute) -> Result<(), Failure> {
         eprintln!("esker: {line}");
         !interrupt.requested()
     });
-    let found = found.map_err(failure)?;
-    keep(args.json.as_deref(), || found.iter().map(Found::json).collect())?;
+    let mut found = found.map_err(failure)?;
+    keep(args.json.as_deref(), &mut found)?;
     let mut output = Output::new();
     output.line(&heading(&args.systems))?;
-    for found in &found {
-        output.line(&line(found, &args.systems))?;
+    for case in &plan.cases {
+        output.line(&line(&found, case, &args.systems))?;
     }
     output.flush()
 }
@@ -81,24 +82,23 @@ fn heading(systems: &[System]) -> String {
     format!("case  memory MiB  passes{names}   x dd  x copy  must")
 }
 
-fn line(found: &Found, systems: &[System]) -> String {
+fn line(found: &Findings, case: &Case, systems: &[System]) -> String {
+    let part = found.part(case.name);
     let number = |value: Option<f64>, width: usize| {
         value.map_or_else(|| format!("{:>width$}", "-"), |value| format!("{value:>width$.2}"))
     };
-    let seconds: String = systems.iter().map(|system| number(found.median(*system), 8)).collect();
-    let to = |other: Option<f64>| Some(found.median(System::Esker)? / other?);
-    let verdict = match found.ratio() {
-        Some(ratio) if ratio <= found.case.must => "met",
-        Some(_) => "missed",
-        None => "unknown",
-    };
+    let columns: String = systems.iter().map(|system| number(seconds(part, *system), 8)).collect();
+    let to = |other: Option<f64>| Some(seconds(part, System::Esker)? / other?);
+    let verdict = found.verdicts.iter().find(|verdict| verdict.part.as_deref() == Some(case.name));
+    let outcome = verdict.map_or(Outcome::Unknown, |verdict| verdict.outcome);
     format!(
-        "{:<6}{:>10}{:>8}{seconds}{}{}{:>6}  {verdict}",
-        found.case.name,
-        found.case.memory_bytes() >> 20,
-        found.passes,
-        number(to(found.median(System::Dd)), 7),
-        number(to(found.floor()), 8),
-        found.case.must,
+        "{:<6}{:>10}{:>8}{columns}{}{}{:>6}  {}",
+        case.name,
+        case.memory_bytes() >> 20,
+        part.median(System::Esker.as_str(), PASSES).unwrap_or(0.0),
+        number(to(seconds(part, System::Dd)), 7),
+        number(to(floor(part)), 8),
+        case.must,
+        outcome.as_str(),
     )
 }

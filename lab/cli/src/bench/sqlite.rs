@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use esker_experiments::sqlite::bars::bars;
 use esker_experiments::sqlite::mode::Mode;
-use esker_experiments::sqlite::{self, Event, Found, Plan, Workload};
+use esker_experiments::sqlite::probe::Probe;
+use esker_experiments::sqlite::{self, Event, Plan, Workload};
+use esker_lab_result::Findings;
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::progress;
@@ -144,19 +145,18 @@ pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {
         !interrupt.requested()
     });
     bar.finish_and_clear();
-    let found = found.map_err(failure)?;
-    keep(args.json.as_deref(), || found.json())?;
+    let mut found = found.map_err(failure)?;
+    keep(args.json.as_deref(), &mut found)?;
     let mut output = Output::new();
-    output.line(&table(&found).to_string())?;
+    output.line(&table(&plan, &found).to_string())?;
     output.line("")?;
-    for line in rates(&found) {
+    for line in rates(&plan, &found) {
         output.line(&line)?;
     }
     output.line("")?;
     output.line(&disk(&found))?;
-    let shown = if args.no_bars { Vec::new() } else { bars(&found) };
-    for bar in shown {
-        output.line(&verdict(&bar))?;
+    for bar in found.verdicts.iter().filter(|_| !args.no_bars) {
+        output.line(&verdict(bar))?;
     }
     output.flush()
 }
@@ -192,17 +192,17 @@ const COLUMNS: [Column; 11] = [
     ("MiB at most", "file_peak_bytes", 1_048_576.0, 0),
 ];
 
-fn table(found: &Found) -> Table {
-    let first = match found.plan.workload {
+fn table(plan: &Plan, found: &Findings) -> Table {
+    let first = match plan.workload {
         Workload::Tpcc => ("NOTPM", "notpm", 1.0, 0),
         Workload::Rl => ("seconds", "seconds", 1.0, 2),
     };
     let columns = || [first].into_iter().chain(COLUMNS);
     let heading: Vec<&str> = ["mode"].into_iter().chain(columns().map(|column| column.0)).collect();
     let mut table = Table::new(&heading);
-    for mode in &found.plan.modes {
+    for mode in &plan.modes {
         let cell = |(_, metric, unit, digits): Column| {
-            let value = found.median(*mode, metric);
+            let value = found.whole().median(mode.as_str(), metric);
             value.map_or_else(|| "-".to_owned(), |value| format!("{:.digits$}", value / unit))
         };
         table.row([mode.as_str().to_owned()].into_iter().chain(columns().map(cell)));
@@ -214,13 +214,13 @@ fn table(found: &Found) -> Table {
 const WIDTH: f64 = 50.0;
 
 /// The rate of each mode, as a bar.
-fn rates(found: &Found) -> Vec<String> {
-    let (metric, unit) = match found.plan.workload {
+fn rates(plan: &Plan, found: &Findings) -> Vec<String> {
+    let (metric, unit) = match plan.workload {
         Workload::Tpcc => ("notpm", "New-Orders a minute"),
         Workload::Rl => ("commits_per_second", "commits a second"),
     };
-    let modes = &found.plan.modes;
-    let rate = |mode: &Mode| found.median(*mode, metric).unwrap_or(0.0);
+    let modes = &plan.modes;
+    let rate = |mode: &Mode| found.whole().median(mode.as_str(), metric).unwrap_or(0.0);
     let most = modes.iter().map(rate).fold(1e-9, f64::max);
     let line = |mode: &Mode| {
         let (name, rate) = (mode.as_str(), rate(mode));
@@ -230,8 +230,8 @@ fn rates(found: &Found) -> Vec<String> {
     modes.iter().map(line).collect()
 }
 
-fn disk(found: &Found) -> String {
-    let probe = &found.probe;
+fn disk(found: &Findings) -> String {
+    let probe = Probe::of(found);
     format!(
         "4 KiB and fdatasync here: {:.0} us where the file grows, {:.0} us over written blocks \
          ({:.1} times)",

@@ -1,12 +1,13 @@
 //! The results of a comparison as text: the targets first, then every row's figures side by side.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use esker_experiments::Name;
-use esker_experiments::measure::bars::{self, Judged, Limit, Sense};
-use esker_experiments::measure::report::Report;
 use esker_experiments::measure::rows::Row;
+use esker_lab_result::{Bound, Findings, Outcome, Sense, Times, Verdict};
 use esker_terminal::table::Table;
+use serde_json::{Value, json};
 
 /// The metrics that are printed, by row; the JSON has all.
 const SHOWN: [(Row, &[&str]); 10] = [
@@ -43,33 +44,40 @@ const SHOWN: [(Row, &[&str]); 10] = [
     (Row::Reopen, &["open_seconds", "first_read_seconds", "occupied_bytes"]),
 ];
 
-pub(super) fn text(report: &Report) -> String {
+pub(super) fn text(found: &Findings) -> String {
     let mut text = String::new();
-    for (name, value) in &report.about {
+    let mut about: BTreeMap<&str, Value> = BTreeMap::from([("machine", json!(found.machine))]);
+    about.extend(found.settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
+    for (name, value) in about {
         let _ = writeln!(text, "{name}: {value}");
     }
-    for note in &report.notes {
+    for note in &found.notes {
         let _ = writeln!(text, "note: {note}");
     }
-    let _ = writeln!(text, "\n{}", figures(report));
-    let _ = writeln!(text, "\n{}", verdicts(&bars::judge(report)));
-    for failure in report.failures() {
+    let _ = writeln!(text, "\n{}", figures(found));
+    let _ = writeln!(text, "\n{}", verdicts(&found.verdicts));
+    for failure in found.failures() {
         let _ = writeln!(text, "failed: {failure}");
     }
     text
 }
 
 /// The rows' figures, a column a system, and how Esker's compares with RocksDB's.
-fn figures(report: &Report) -> Table {
-    let systems = report.systems();
+fn figures(found: &Findings) -> Table {
+    let ran = |system: &Name| found.measured.iter().any(|of| of.system == system.as_str());
+    let systems: Vec<Name> = Name::ALL.into_iter().filter(ran).collect();
     let mut heading = vec!["medians"];
     heading.extend(systems.iter().map(|system| system.as_str()));
     heading.push("to rocksdb");
     let mut table = Table::new(&heading);
-    for (row, metrics) in SHOWN.iter().filter(|(row, _)| report.has(*row)) {
+    for (row, metrics) in SHOWN {
+        let part = found.part(row.as_str());
+        if !part.is_there() {
+            continue;
+        }
         table.row([format!("{}: {}", row.as_str(), row.title())]);
-        for metric in *metrics {
-            let value = |system: &Name| report.median(*row, *system, metric);
+        for metric in metrics {
+            let value = |system: &Name| part.median(system.as_str(), metric);
             if !systems.iter().any(|system| value(system).is_some()) {
                 continue;
             }
@@ -82,26 +90,28 @@ fn figures(report: &Report) -> Table {
     table
 }
 
-fn verdicts(judged: &[Judged]) -> Table {
+fn verdicts(judged: &[Verdict]) -> Table {
     let mut table = Table::new(&["bars", "esker", "must be", "verdict"]);
     for of in judged {
-        let name = format!("{}: {}", of.bar.row.as_str(), of.bar.what);
-        let verdict = of.verdict.as_str().to_owned();
-        table.row([name, number(of.value), must(of), verdict]);
+        let name = format!("{}: {}", of.part.as_deref().unwrap_or_default(), of.name);
+        let outcome = match of.outcome {
+            Outcome::Missed => "MISSED",
+            outcome => outcome.as_str(),
+        };
+        let must = of.bound.as_ref().map_or_else(String::new, must);
+        table.row([name, number(of.value), must, outcome.to_owned()]);
     }
     table
 }
 
-fn must(of: &Judged) -> String {
-    let sense = if of.bar.sense == Sense::AtLeast { "≥" } else { "≤" };
-    let limit = number(of.limit);
-    match of.bar.limit {
-        Limit::Number(_) => format!("{sense} {limit}"),
-        Limit::Times(factor, peer) => format!("{sense} {limit} ({factor} × {peer})"),
-        Limit::TimesOrControl(factor, peer) => {
-            format!("{sense} {limit} ({factor} × {peer}, or the idle thread's)")
-        }
-    }
+fn must(bound: &Bound) -> String {
+    let sense = if bound.sense == Sense::AtLeast { "≥" } else { "≤" };
+    let limit = number(bound.limit);
+    let Some(Times { factor, system, or_control }) = &bound.times else {
+        return format!("{sense} {limit}");
+    };
+    let control = if *or_control { ", or the idle thread's" } else { "" };
+    format!("{sense} {limit} ({factor} × {system}{control})")
 }
 
 fn ratio(ours: Option<f64>, theirs: Option<f64>) -> String {
@@ -136,7 +146,9 @@ fn grouped(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker_experiments::measure::Metrics;
+    use esker_experiments::Arrangement;
+    use esker_experiments::measure::bars::judge;
+    use esker_lab_result::Metrics;
 
     #[test]
     fn numbers_have_three_digits_that_count() {
@@ -147,12 +159,13 @@ mod tests {
 
     #[test]
     fn a_row_is_compared_and_judged() {
-        let mut report = Report::default();
-        for (system, rate) in [(Name::Esker, 150.0), (Name::Rocksdb, 100.0)] {
-            report.add(Row::Load, system, Metrics::from([("rate".to_owned(), rate)]));
+        let mut found = Findings::default();
+        for (system, rate) in [("esker", 150.0), ("rocksdb", 100.0)] {
+            found.add(Some("load"), system, None, Metrics::from([("rate".to_owned(), rate)]));
         }
-        report.add_failure(Row::Load, Name::Redb, "no room".to_owned());
-        let text = text(&report);
+        found.add_failure(Some("load"), "redb", "no room".to_owned());
+        found.verdicts = judge(&found, Arrangement::default());
+        let text = text(&found);
         let line = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(line("  rate")), ["rate", "150", "100", "-", "1.50"]);

@@ -4,7 +4,6 @@
 
 mod table;
 
-use std::fs;
 use std::io::{self, Write, stderr};
 use std::path::PathBuf;
 
@@ -16,6 +15,8 @@ use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::signals::Interrupt;
 use esker_terminal::table::Table;
+
+use crate::bench;
 
 /// What can be typed after `lab`.
 #[derive(Debug, Args)]
@@ -98,12 +99,10 @@ fn measure(args: &Run) -> Result<(), Failure> {
     let mut watcher = Watcher { interrupt: Interrupt::install()? };
     let findings = args.experiment.find(args.scale.into(), &mut watcher).map_err(failure)?;
     if let Some(path) = &args.json {
-        let text = format!("{:#}\n", findings.to_json());
-        fs::write(path, text)
-            .map_err(|source| Failure::System { what: "write the JSON file", source })?;
+        bench::write(path, &findings)?;
     }
     let mut output = Output::new();
-    output.bytes(table::text(&findings).as_bytes())?;
+    output.bytes(table::text(&args.experiment, &findings).as_bytes())?;
     output.flush()
 }
 

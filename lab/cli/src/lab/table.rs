@@ -3,53 +3,57 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use esker_experiments::experiment::{Findings, Point};
-use esker_experiments::measure::process::machine;
+use esker_experiments::experiment::{Experiment, Point, Series};
+use esker_lab_result::{Findings, Outcome};
 use esker_terminal::table::Table;
+use serde_json::Value;
 
 /// Longer series are shown in this many rows, each with the maximum of each metric over the points
 /// that it covers.
 const ROWS_MAX: usize = 24;
 
-pub(super) fn text(findings: &Findings) -> String {
-    let (experiment, series) = (&findings.experiment, &findings.series);
+pub(super) fn text(experiment: &Experiment, findings: &Findings) -> String {
+    let series = Series::from(findings);
     let mut text = String::new();
     let _ = writeln!(text, "{}: {} ({})", experiment.name, experiment.about, experiment.figure);
-    let _ = writeln!(text, "machine: {}\nsettings: {}\n", machine(), findings.settings);
-    let _ = writeln!(text, "{}\n", points(findings));
+    // The scale is in the command.
+    let mut settings = findings.settings.clone();
+    settings.shift_remove("scale");
+    let settings = Value::Object(settings);
+    let _ = writeln!(text, "machine: {}\nsettings: {settings}\n", findings.machine);
+    let _ = writeln!(text, "{}\n", points(experiment, &series));
     if !series.totals.is_empty() {
-        let _ = writeln!(text, "{}\n", totals(findings));
+        let _ = writeln!(text, "{}\n", totals(&series));
     }
-    for outcome in &findings.outcomes {
-        let verdict = if outcome.off.is_none() { "shows" } else { "DOES NOT SHOW" };
-        let _ = writeln!(text, "{}: {verdict}\n  {}", outcome.name, outcome.claim);
-        if let Some(off) = &outcome.off {
-            let _ = writeln!(text, "  {off}");
+    for verdict in &findings.verdicts {
+        let shows = if verdict.outcome == Outcome::Met { "shows" } else { "DOES NOT SHOW" };
+        let _ = writeln!(text, "{}: {shows}", verdict.name);
+        for line in verdict.claim.iter().chain(&verdict.why) {
+            let _ = writeln!(text, "  {line}");
         }
     }
     text
 }
 
-fn points(findings: &Findings) -> Table {
-    let experiment = &findings.experiment;
+fn points(experiment: &Experiment, series: &Series) -> Table {
     let mut heading = vec![experiment.axis, "system"];
     heading.extend(experiment.columns);
     let mut table = Table::new(&heading);
     let mut systems: Vec<&str> = Vec::new();
-    for point in &findings.series.points {
-        if !systems.contains(&point.system) {
-            systems.push(point.system);
+    for point in &series.points {
+        if !systems.contains(&point.system.as_str()) {
+            systems.push(&point.system);
         }
     }
     let shown = systems.into_iter().flat_map(|system| {
-        let points: Vec<_> = findings.series.along(system).collect();
+        let points: Vec<_> = series.along(system).collect();
         let each = points.len().div_ceil(ROWS_MAX).max(1);
         points.chunks(each).map(greatest).collect::<Vec<_>>()
     });
     let mut shown: Vec<_> = shown.collect();
     shown.sort_by(|a, b| a.at.total_cmp(&b.at));
     for point in shown {
-        let mut cells = vec![number(Some(point.at)), point.system.to_owned()];
+        let mut cells = vec![number(Some(point.at)), point.system.clone()];
         let value = |name: &&str| point.metrics.get(*name).copied();
         cells.extend(experiment.columns.iter().map(|name| number(value(name))));
         table.row(cells);
@@ -65,14 +69,14 @@ fn greatest(points: &[&Point]) -> Point {
         *most = most.max(*value);
     }
     let first = points.first();
-    let (system, at) = first.map_or(("", 0.0), |point| (point.system, point.at));
-    Point { system, at, metrics, ..Point::default() }
+    let (system, at) = first.map_or(("", 0.0), |point| (&point.system, point.at));
+    Point { system: system.to_owned(), at, metrics, ..Point::default() }
 }
 
-fn totals(findings: &Findings) -> Table {
-    let totals = &findings.series.totals;
+fn totals(series: &Series) -> Table {
+    let totals = &series.totals;
     let mut heading = vec!["whole runs"];
-    heading.extend(totals.keys());
+    heading.extend(totals.keys().map(String::as_str));
     let mut table = Table::new(&heading);
     let first = totals.values().next();
     for name in first.into_iter().flat_map(|point| point.metrics.keys()) {
@@ -97,8 +101,7 @@ fn number(value: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker_experiments::experiment::{Experiment, Outcome, Series};
-    use esker_experiments::measure::scale::Scale;
+    use esker_lab_result::Verdict;
 
     fn findings(points: usize) -> Findings {
         let mut series = Series::default();
@@ -108,21 +111,22 @@ mod tests {
             series.add("FC", place as f64, metrics.into_iter().collect());
         }
         series.add_total("FC", [("merges".to_owned(), 7.0)].into_iter().collect());
-        Findings {
-            experiment: Experiment::named("stall").unwrap(),
-            scale: Scale::Tiny,
-            series,
-            settings: serde_json::json!({}),
-            outcomes: vec![
-                Outcome { name: "a", claim: "it is", off: None },
-                Outcome { name: "b", claim: "it is so", off: Some("it is not".to_owned()) },
-            ],
-        }
+        let mut findings = Findings::default();
+        series.record(&mut findings);
+        findings.verdicts = vec![
+            Verdict::prediction("a", "it is", Ok(())),
+            Verdict::prediction("b", "it is so", Err("it is not".to_owned())),
+        ];
+        findings
+    }
+
+    fn shown(points: usize) -> String {
+        text(&Experiment::named("stall").unwrap(), &findings(points))
     }
 
     #[test]
     fn points_totals_and_verdicts_are_printed() {
-        let text = text(&findings(3));
+        let text = shown(3);
         let words: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(words.contains(&vec!["1.00", "FC", "900"]), "{text}");
@@ -133,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_long_series_is_shown_in_few_rows_with_its_peaks() {
-        let text = text(&findings(1000));
+        let text = shown(1000);
         assert!(text.lines().count() < 50, "{text}");
         assert!(text.contains(" 900"), "{text}");
     }

@@ -6,12 +6,13 @@
 //! be more than an idle thread met in the same runs, counters must have counted something, and
 //! what must be equal in one place must differ in another (`vacuous.rs` tries all of them).
 //!
-//! Reading order: [`series`], then here [`Prediction`], [`Experiment`], [`Findings`], and
-//! [`EXPERIMENTS`], the list of all.
+//! Reading order: [`series`], then here [`Prediction`], [`Experiment`], and [`EXPERIMENTS`], the
+//! list of all. What is found is [`Findings`], as everywhere in the laboratory.
 
 pub mod series;
 
-use serde_json::{Value, json};
+use esker_lab_result::{Findings, Verdict, What};
+use serde_json::Value;
 
 use crate::compaction::{index, keys, levels, load, loosened, payload, sizes, spread};
 use crate::error::{Error, Result};
@@ -81,45 +82,6 @@ pub const EXPERIMENTS: [Experiment; 15] = [
     index::EXPERIMENT,
 ];
 
-/// The outcome of a prediction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// The prediction's name.
-    pub name: &'static str,
-    /// The prediction's claim.
-    pub claim: &'static str,
-    /// The difference, if the prediction does not show.
-    pub off: Option<String>,
-}
-
-impl Outcome {
-    /// For machines.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "claim": self.claim,
-            "shows": self.off.is_none(),
-            "off": self.off,
-        })
-    }
-}
-
-/// The results of an experiment.
-#[derive(Clone, Debug)]
-pub struct Findings {
-    /// The experiment.
-    pub experiment: Experiment,
-    /// At which scale.
-    pub scale: Scale,
-    /// The points that were measured.
-    pub series: Series,
-    /// Settings of the run.
-    pub settings: Value,
-    /// The outcomes of the predictions.
-    pub outcomes: Vec<Outcome>,
-}
-
 impl Experiment {
     /// The experiment of this name.
     #[must_use]
@@ -133,57 +95,37 @@ impl Experiment {
     /// Those of the store and the system; [`Error::Interrupted`].
     pub fn find(self, scale: Scale, watch: &mut dyn Watch) -> Result<Findings> {
         let (series, settings) = (self.run)(scale, watch)?;
-        let outcomes = self.judge(&series);
-        Ok(Findings { experiment: self, scale, series, settings, outcomes })
+        Ok(self.findings(scale, &series, settings))
     }
 
-    /// The outcome of each prediction.
+    /// What was found, as it is written: predictions are judged by the runs that it has.
+    fn findings(self, scale: Scale, series: &Series, settings: Value) -> Findings {
+        let (name, scale) = (self.name, scale.as_str());
+        let mut findings = Findings {
+            what: What { figure: Some(self.figure.to_owned()), ..What::of(name, self.about) },
+            command: format!("esker lab run {name} --scale {scale}"),
+            machine: machine(),
+            axis: Some(self.axis.to_owned()),
+            ..Findings::default()
+        };
+        findings.set("scale", scale);
+        if let Value::Object(settings) = settings {
+            findings.settings.extend(settings);
+        }
+        series.record(&mut findings);
+        findings.verdicts = self.judge(&Series::from(&findings));
+        findings
+    }
+
+    /// The verdict on each prediction.
     #[must_use]
-    pub fn judge(&self, series: &Series) -> Vec<Outcome> {
-        let judge = |prediction: &Prediction| Outcome {
-            name: prediction.name,
-            claim: prediction.claim,
-            off: (prediction.judge)(series).err(),
+    pub fn judge(&self, series: &Series) -> Vec<Verdict> {
+        let judge = |prediction: &Prediction| {
+            let judged = (prediction.judge)(series);
+            Verdict::prediction(prediction.name, prediction.claim, judged)
         };
         self.predictions.iter().map(judge).collect()
     }
-}
-
-impl Findings {
-    /// As JSON: what it is, where and how it was measured, every point, every prediction.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
-        let experiment = &self.experiment;
-        let (name, scale) = (experiment.name, self.scale.as_str());
-        json!({
-            "experiment": name,
-            "figure": experiment.figure,
-            "about": experiment.about,
-            "command": format!("esker lab run {name} --scale {scale}"),
-            "machine": machine(),
-            "scale": scale,
-            "settings": self.settings,
-            "axis": experiment.axis,
-            "predictions": self.outcomes.iter().map(Outcome::json).collect::<Vec<_>>(),
-            "totals": self.series.totals.values().map(point).collect::<Vec<_>>(),
-            "series": self.series.points.iter().map(point).collect::<Vec<_>>(),
-        })
-    }
-}
-
-fn point(point: &Point) -> Value {
-    let rounded = |(name, value): (&String, &f64)| (name.clone(), json!(rounded(*value)));
-    let median: serde_json::Map<_, _> = point.metrics.iter().map(rounded).collect();
-    json!({ "system": point.system, "at": point.at, "runs": point.runs.len(), "median": median })
-}
-
-/// Five digits that count: more would be noise.
-fn rounded(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return 0.0;
-    }
-    let scale = 10f64.powi(4 - value.abs().log10().floor() as i32);
-    (value * scale).round() / scale
 }
 
 /// [`Error::Interrupted`] if a stop was requested.
@@ -204,6 +146,8 @@ mod vacuous;
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use esker_lab_result::Outcome;
+    use serde_json::json;
 
     /// Hears nothing and never ends anything.
     pub(crate) struct Silent;
@@ -217,7 +161,7 @@ pub(crate) mod tests {
     }
 
     /// System, place and metrics.
-    type Row<'a> = (&'static str, f64, &'a [(&'a str, f64)]);
+    type Row<'a> = (&'a str, f64, &'a [(&'a str, f64)]);
 
     /// A series from rows.
     pub(crate) fn series(rows: &[Row<'_>]) -> Series {
@@ -241,29 +185,27 @@ pub(crate) mod tests {
     #[test]
     fn nothing_shows_in_an_empty_series() {
         for experiment in EXPERIMENTS {
-            for outcome in experiment.judge(&Series::default()) {
-                assert!(outcome.off.is_some(), "{}: {}", experiment.name, outcome.name);
+            for verdict in experiment.judge(&Series::default()) {
+                let is_off = verdict.outcome == Outcome::Missed && verdict.why.is_some();
+                assert!(is_off, "{}: {}", experiment.name, verdict.name);
             }
         }
     }
 
     #[test]
-    fn the_json_has_predictions_and_points() {
-        let series = series(&[("FC", 0.5, &[("max_us", 12.345_678)])]);
-        let outcomes = vec![Outcome { name: "n", claim: "c", off: Some("o".to_owned()) }];
+    fn findings_have_predictions_and_every_run() {
+        let mut series = series(&[("FC", 0.5, &[("max_us", 12.345_678)])]);
+        series.add("FC", 0.5, Metrics::from([("max_us".to_owned(), 2.0)]));
         let settings = json!({ "growth": 24 });
-        let experiment = stall::EXPERIMENT;
-        let findings = Findings { experiment, scale: Scale::Tiny, series, settings, outcomes };
-        let json = findings.to_json();
-        assert_eq!(json["command"], "esker lab run stall --scale tiny");
-        assert_eq!(json["predictions"][0]["shows"], false);
-        assert_eq!(json["series"][0]["median"]["max_us"], 12.346);
-        assert_eq!(json["settings"]["growth"], 24);
-    }
-
-    #[test]
-    fn five_digits_stay() {
-        let found = [123_456.7, 0.001_234_567, 0.0, f64::INFINITY].map(rounded);
-        assert_eq!(found, [123_460.0, 0.001_234_6, 0.0, 0.0]);
+        let found = stall::EXPERIMENT.findings(Scale::Tiny, &series, settings);
+        assert_eq!(found.command, "esker lab run stall --scale tiny");
+        assert_eq!(found.verdicts[0].outcome, Outcome::Missed);
+        let runs: Vec<f64> = found.measured[0].runs.iter().map(|run| run["max_us"]).collect();
+        assert_eq!(runs, [12.346, 2.0]);
+        assert_eq!(
+            (&found.settings["growth"], &found.settings["scale"]),
+            (&json!(24), &json!("tiny"))
+        );
+        assert_eq!(Findings::from_json(&found.to_json().unwrap()).unwrap(), found);
     }
 }

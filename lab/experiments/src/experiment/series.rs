@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::measure::Metrics;
-use crate::measure::summary::medians;
+use esker_lab_result::median::medians;
+use esker_lab_result::{Findings, Metrics};
 
 /// The least factor over the longest gap of an idle thread from which a worst case says anything
 /// about a system: shorter ones may be pauses of the machine.
@@ -17,7 +17,7 @@ pub const MERGES: &str = "merges";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
     /// Which system.
-    pub system: &'static str,
+    pub system: String,
     /// The place on the axis.
     pub at: f64,
     /// Every run's metrics.
@@ -34,17 +34,17 @@ pub struct Series {
     /// The points.
     pub points: Vec<Point>,
     /// Per system, where a run covers the whole axis.
-    pub totals: BTreeMap<&'static str, Point>,
+    pub totals: BTreeMap<String, Point>,
 }
 
 impl Series {
     /// Adds a run.
-    pub fn add(&mut self, system: &'static str, at: f64, run: Metrics) {
+    pub fn add(&mut self, system: &str, at: f64, run: Metrics) {
         let found = self.points.iter().position(|point| point.system == system && point.at == at);
         match found.and_then(|index| self.points.get_mut(index)) {
             Some(point) => point.add(run),
             None => {
-                let mut point = Point { system, at, ..Point::default() };
+                let mut point = Point { system: system.to_owned(), at, ..Point::default() };
                 point.add(run);
                 self.points.push(point);
             }
@@ -52,10 +52,21 @@ impl Series {
     }
 
     /// Adds what holds of a whole run.
-    pub fn add_total(&mut self, system: &'static str, run: Metrics) {
-        let total = self.totals.entry(system).or_default();
-        total.system = system;
+    pub fn add_total(&mut self, system: &str, run: Metrics) {
+        let total = self.totals.entry(system.to_owned()).or_default();
+        total.system = system.to_owned();
         total.add(run);
+    }
+
+    /// Adds every run to findings, with five digits that count.
+    pub fn record(&self, findings: &mut Findings) {
+        for total in self.totals.values() {
+            total.runs.iter().for_each(|run| findings.add(None, &total.system, None, short(run)));
+        }
+        for point in &self.points {
+            let at = Some(point.at);
+            point.runs.iter().for_each(|run| findings.add(None, &point.system, at, short(run)));
+        }
     }
 
     /// The places where `system` was measured, in order.
@@ -89,6 +100,22 @@ impl Series {
     }
 }
 
+/// The runs of whole experiments first, then the points in their order.
+impl From<&Findings> for Series {
+    fn from(findings: &Findings) -> Self {
+        let mut series = Self::default();
+        for of in &findings.measured {
+            for run in of.runs.iter().cloned() {
+                match of.at {
+                    Some(at) => series.add(&of.system, at, run),
+                    None => series.add_total(&of.system, run),
+                }
+            }
+        }
+        series
+    }
+}
+
 impl Point {
     fn add(&mut self, run: Metrics) {
         self.runs.push(run);
@@ -115,7 +142,7 @@ impl Point {
         if value > CONTROL_FACTOR * control {
             return Ok(value);
         }
-        let (system, at) = (self.system, self.at);
+        let (system, at) = (&self.system, self.at);
         Err(format!("{metric} at {at}: {system} has {value:.0}, no more than an idle thread"))
     }
 
@@ -149,7 +176,7 @@ pub fn worst_is_at_most(share: f64, of: &Point, than: &Point, metric: &str) -> R
     let (ours, theirs) = (of.value(metric)?, than.waits_for_merges(metric)?);
     let excuse = CONTROL_FACTOR * of.value(CONTROL)?;
     let place = format!("{metric} at {}", of.at);
-    let (system, other) = (of.system, than.system);
+    let (system, other) = (&of.system, &than.system);
     if ours <= (share * theirs).max(excuse) {
         return Ok(());
     }
@@ -157,11 +184,43 @@ pub fn worst_is_at_most(share: f64, of: &Point, than: &Point, metric: &str) -> R
     Err(format!("{place}: {system} has {ours:.0}, {found:.2} of {other}, and not {share:.2}"))
 }
 
+fn short(run: &Metrics) -> Metrics {
+    run.iter().map(|(name, value)| (name.clone(), rounded(*value))).collect()
+}
+
+/// Five digits that count: more would be noise.
+fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    let scale = 10f64.powi(4 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn point(system: &'static str, worst: f64, control: f64) -> Point {
+    #[test]
+    fn five_digits_stay() {
+        let found = [123_456.7, 0.001_234_567, 0.0, f64::INFINITY].map(rounded);
+        assert_eq!(found, [123_460.0, 0.001_234_6, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_series_is_read_from_its_findings() {
+        let mut series = Series::default();
+        for (worst, at) in [(1.0, 0.0), (9.0, 0.5), (2.0, 0.5)] {
+            series.add("FC", at, Metrics::from([("max_us".to_owned(), worst)]));
+            series.add_total("FC", Metrics::from([("all".to_owned(), 10.0 * worst)]));
+        }
+        let mut findings = Findings::default();
+        series.record(&mut findings);
+        assert_eq!(findings.measured.len(), 3);
+        assert_eq!(Series::from(&findings), series);
+    }
+
+    fn point(system: &str, worst: f64, control: f64) -> Point {
         let mut series = Series::default();
         let metrics = [("max_us", worst), (CONTROL, control), (MERGES, 1.0)];
         let named = metrics.map(|(name, value)| (name.to_owned(), value));

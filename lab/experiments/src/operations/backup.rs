@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use esker::{Backup, Db, Keyspace, KeyspaceOptions};
+use esker_lab_result::{Part, Verdict};
 use esker_workload::entry;
 
-use super::{Bench, Found, metrics, timed};
-use crate::bar::{Bar, Must};
+use super::{Bench, metrics, timed};
 use crate::measure::Metrics;
 use crate::{Error, Result};
 
@@ -92,42 +92,41 @@ pub(super) fn round(bench: &Bench<'_>) -> Result<Vec<(String, Metrics)>> {
 
 /// The log is read again, whatever has changed. A share of nothing is unknown, and so is what is
 /// written where there is nothing to back up.
-pub(super) fn bars(found: &Found) -> Vec<Bar> {
+pub(super) fn bars(found: Part<'_>) -> Vec<Verdict> {
     let counted = |way: &str, metric: &str| found.median(way, metric).filter(|value| *value > 0.0);
     let share =
         |way: &str, metric: &str, of: &str| Some(found.median(way, metric)? / counted(way, of)?);
     let holds = counted(UNCHANGED, "held_bytes");
     vec![
-        Bar {
-            what: "nothing changed: bytes written",
-            value: holds.and(found.median(UNCHANGED, "written_bytes")),
-            must: Must::AtMost(4096.0),
-        },
-        Bar {
-            what: "1 % changed: bytes written over bytes of changed blocks",
-            value: share(OVERWRITTEN, "written_bytes", "changed_bytes"),
-            must: Must::AtMost(1.05),
-        },
+        Verdict::at_most(
+            "nothing changed: bytes written",
+            holds.and(found.median(UNCHANGED, "written_bytes")),
+            4096.0,
+        ),
+        Verdict::at_most(
+            "1 % changed: bytes written over bytes of changed blocks",
+            share(OVERWRITTEN, "written_bytes", "changed_bytes"),
+            1.05,
+        ),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker_lab_result::Findings;
 
     #[test]
     fn bars_need_something_to_back_up() {
         let verdicts = |held: f64, changed: f64| {
-            let round = |metrics_of| vec![metrics(metrics_of)];
-            let ways = vec![
-                (UNCHANGED.to_owned(), round([("held_bytes", held), ("written_bytes", 0.0)])),
-                (
-                    OVERWRITTEN.to_owned(),
-                    round([("changed_bytes", changed), ("written_bytes", 0.0)]),
-                ),
-            ];
-            let found = Found { case: super::super::Case::Backup, ways };
-            bars(&found).iter().map(Bar::verdict).collect::<Vec<_>>()
+            let mut found = Findings::default();
+            for (way, run) in [
+                (UNCHANGED, [("held_bytes", held), ("written_bytes", 0.0)]),
+                (OVERWRITTEN, [("changed_bytes", changed), ("written_bytes", 0.0)]),
+            ] {
+                found.add(None, way, None, metrics(run));
+            }
+            bars(found.whole()).iter().map(|verdict| verdict.outcome.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(verdicts(100.0, 100.0), ["met", "met"]);
         assert_eq!(verdicts(0.0, 0.0), ["unknown", "unknown"]);

@@ -1,12 +1,12 @@
 //! Loading and looking up with each codec: data that does not compress, and text that does.
 
 use esker::{Compression, KeyspaceOptions};
+use esker_lab_result::{Part, Verdict};
 use esker_workload::entry;
 use esker_workload::random::mixed;
 
-use super::{Bench, Found, metrics, timed, wait_idle};
+use super::{Bench, metrics, timed, wait_idle};
 use crate::Result;
-use crate::bar::{Bar, Must};
 use crate::measure::Metrics;
 
 /// Lookups for each hundred entries.
@@ -89,12 +89,12 @@ fn one(bench: &Bench<'_>, data: Data, compression: Compression) -> Result<Metric
     ]))
 }
 
-pub(super) fn bars(found: &Found) -> Vec<Bar> {
+pub(super) fn bars(found: Part<'_>) -> Vec<Verdict> {
     let random = |compression| Data::Random.way(compression);
     let (lz4, none) = (random(Compression::Lz4), random(Compression::None));
-    vec![Bar {
-        what: "load rate of random data: lz4 over none",
-        value: found.ratio(&lz4, &none, "load_rate"),
-        must: Must::AtLeast(0.85),
-    }]
+    vec![Verdict::at_least(
+        "load rate of random data: lz4 over none",
+        found.ratio(&lz4, &none, "load_rate"),
+        0.85,
+    )]
 }

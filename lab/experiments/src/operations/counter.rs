@@ -5,11 +5,11 @@
 //! disturbs both. What reading costs afterwards is measured before anything is merged away.
 
 use esker::{Db, Keyspace, KeyspaceOptions, Merge};
+use esker_lab_result::{Part, Verdict};
 use esker_workload::entry;
 
-use super::{Bench, Found, metrics, timed, wait_idle};
+use super::{Bench, metrics, timed, wait_idle};
 use crate::Result;
-use crate::bar::{Bar, Must};
 use crate::measure::Metrics;
 
 /// Counters of the case with many.
@@ -111,19 +111,11 @@ fn counted(
     Ok(Way::ALL.into_iter().zip(seconds).map(of_way).collect())
 }
 
-pub(super) fn bars(found: &Found) -> Vec<Bar> {
+pub(super) fn bars(found: Part<'_>) -> Vec<Verdict> {
     let ratio =
         |keys: &str| found.ratio(&Way::Merge.name(keys), &Way::Transaction.name(keys), "step_us");
     vec![
-        Bar {
-            what: "one counter: merge over transaction",
-            value: ratio(HOT),
-            must: Must::AtMost(1.0),
-        },
-        Bar {
-            what: "many counters: merge over transaction",
-            value: ratio(SPREAD),
-            must: Must::AtMost(1.0),
-        },
+        Verdict::at_most("one counter: merge over transaction", ratio(HOT), 1.0),
+        Verdict::at_most("many counters: merge over transaction", ratio(SPREAD), 1.0),
     ]
 }

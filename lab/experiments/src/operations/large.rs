@@ -7,11 +7,11 @@ use std::path::Path;
 use std::thread;
 
 use esker::{Db, Keyspace, KeyspaceOptions};
+use esker_lab_result::{Part, Verdict};
 use esker_workload::random::Random;
 use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
 
-use super::{Bench, Found, metrics, timed};
-use crate::bar::{Bar, Must};
+use super::{Bench, metrics, timed};
 use crate::measure::Metrics;
 use crate::{Error, Result};
 
@@ -177,17 +177,17 @@ fn merged(store: &Store<'_>) -> Result<f64> {
     Ok(written as f64 / user.max(1) as f64)
 }
 
-pub(super) fn bars(found: &Found) -> Vec<Bar> {
+pub(super) fn bars(found: Part<'_>) -> Vec<Verdict> {
     vec![
-        Bar {
-            what: "values of 1 MiB: load rate over the disk's",
-            value: found.ratio(ONE, DISK, "mib_rate"),
-            must: Must::AtLeast(0.8),
-        },
-        Bar {
-            what: "values of 1 MiB: bytes written a byte, after merges",
-            value: found.median(ONE, "written_per_byte"),
-            must: Must::AtMost(1.05),
-        },
+        Verdict::at_least(
+            "values of 1 MiB: load rate over the disk's",
+            found.ratio(ONE, DISK, "mib_rate"),
+            0.8,
+        ),
+        Verdict::at_most(
+            "values of 1 MiB: bytes written a byte, after merges",
+            found.median(ONE, "written_per_byte"),
+            1.05,
+        ),
     ]
 }

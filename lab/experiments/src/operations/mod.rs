@@ -15,12 +15,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use esker::{Db, IndexKind, Keyspace, KeyspaceOptions};
-use serde_json::{Map, Value, json};
+use esker_lab_result::{Findings, Part, Verdict};
 
-use crate::bar::Bar;
 use crate::measure::Metrics;
 use crate::measure::process::machine;
-use crate::measure::summary::median;
 use crate::{Error, Result};
 
 /// A case of the comparison.
@@ -94,7 +92,7 @@ impl Case {
         }
     }
 
-    fn bars(self, found: &Found) -> Vec<Bar> {
+    fn bars(self, found: Part<'_>) -> Vec<Verdict> {
         match self {
             Self::Transaction => transaction::bars(found),
             Self::Compression => compression::bars(found),
@@ -123,74 +121,43 @@ pub struct Plan {
     pub folder: PathBuf,
 }
 
-/// The results of one case.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The case.
-    pub case: Case,
-    /// The ways, and the metrics of each in every round.
-    pub ways: Vec<(String, Vec<Metrics>)>,
-}
-
-impl Found {
-    fn values(&self, way: &str, metric: &str) -> Vec<f64> {
-        let of_way = self.ways.iter().filter(|(name, _)| name == way);
-        of_way.flat_map(|(_, rounds)| rounds).filter_map(|all| all.get(metric).copied()).collect()
-    }
-
-    /// The median of a way over the rounds.
-    #[must_use]
-    pub fn median(&self, way: &str, metric: &str) -> Option<f64> {
-        median(self.values(way, metric))
-    }
-
-    /// The median over the rounds of the ratio of the one way's value to the other's: what
-    /// disturbs the machine for a while then disturbs both.
-    #[must_use]
-    pub fn ratio(&self, way: &str, other: &str, metric: &str) -> Option<f64> {
-        let pairs = self.values(way, metric).into_iter().zip(self.values(other, metric));
-        median(pairs.filter(|(_, other)| *other > 0.0).map(|(way, other)| way / other).collect())
-    }
-
-    /// The bars that must hold.
-    #[must_use]
-    pub fn bars(&self) -> Vec<Bar> {
-        self.case.bars(self)
-    }
-
-    /// Everything, for machines.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let ways: Map<String, Value> =
-            self.ways.iter().map(|(name, rounds)| (name.clone(), json!(rounds))).collect();
-        let bars: Vec<Value> = self.bars().iter().map(Bar::json).collect();
-        json!({ "case": self.case.as_str(), "machine": machine(), "ways": ways, "bars": bars })
-    }
-}
-
-/// Measures; `tell` hears what is done, and says whether to go on.
+/// Measures; `tell` hears what is done, and says whether to go on. Each case is a part of what is
+/// found, and each way a system.
 ///
 /// # Errors
 /// Those of the store and of the system; [`Error::Interrupted`].
-pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str) -> bool) -> Result<Vec<Found>> {
-    plan.cases.iter().map(|case| measure(plan, *case, tell)).collect()
+pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str) -> bool) -> Result<Findings> {
+    let mut found = Findings::of("operations", "operations beyond put, get and scan");
+    found.machine = machine();
+    found.set("entries", plan.entries);
+    found.set("budget_bytes", plan.budget_bytes);
+    found.set("index", plan.index.name());
+    found.set("rounds", plan.rounds);
+    for case in &plan.cases {
+        measure(plan, *case, &mut found, tell)?;
+        let part = |bar| Verdict { part: Some(case.as_str().to_owned()), ..bar };
+        let bars = case.bars(found.part(case.as_str()));
+        found.verdicts.extend(bars.into_iter().map(part));
+    }
+    Ok(found)
 }
 
-fn measure(plan: &Plan, case: Case, tell: &mut dyn FnMut(&str) -> bool) -> Result<Found> {
-    let mut found = Found { case, ways: Vec::new() };
+fn measure(
+    plan: &Plan,
+    case: Case,
+    found: &mut Findings,
+    tell: &mut dyn FnMut(&str) -> bool,
+) -> Result<()> {
     for number in 1..=plan.rounds {
         let what = format!("{}, round {number} of {}", case.as_str(), plan.rounds);
         if !tell(&what) {
             return Err(Error::Interrupted);
         }
         for (way, metrics) in case.round(&Bench { plan }, number)? {
-            match found.ways.iter_mut().find(|(name, _)| *name == way) {
-                Some((_, rounds)) => rounds.push(metrics),
-                None => found.ways.push((way, vec![metrics])),
-            }
+            found.add(Some(case.as_str()), &way, None, metrics);
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// The maker of a round's stores.
@@ -257,28 +224,17 @@ mod tests {
             folder: folder.path().to_owned(),
         };
         let found = run(&plan, &mut |_| true).unwrap();
-        assert_eq!(found.len(), Case::ALL.len());
-        for found in &found {
-            assert_eq!(found.bars().is_empty(), found.case == Case::Queue);
-            assert!(found.bars().iter().all(|bar| bar.value.is_some()), "{:?}", found.bars());
-            assert!(found.ways.iter().all(|(_, rounds)| rounds.len() == 2));
-            assert_eq!(Case::parse(found.json()["case"].as_str().unwrap()), Some(found.case));
+        for case in Case::ALL {
+            let bars =
+                || found.verdicts.iter().filter(|bar| bar.part.as_deref() == Some(case.as_str()));
+            assert_eq!(bars().count() == 0, case == Case::Queue);
+            assert!(bars().all(|bar| bar.value.is_some()), "{:?}", found.verdicts);
+            let part = found.part(case.as_str());
+            assert!(part.is_there() && part.measured().all(|way| way.runs.len() == 2));
+            assert_eq!(Case::parse(case.as_str()), Some(case));
         }
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "stores are left");
         let interrupted = run(&plan, &mut |_| false);
         assert!(matches!(interrupted, Err(Error::Interrupted)));
-    }
-
-    #[test]
-    fn a_ratio_is_that_of_the_same_round() {
-        let rounds = |values: [f64; 3]| values.map(|value| metrics([("x", value)])).to_vec();
-        let ways = vec![
-            ("slow".to_owned(), rounds([2.0, 40.0, 6.0])),
-            ("fast".to_owned(), rounds([1.0, 10.0, 2.0])),
-        ];
-        let found = Found { case: Case::Backup, ways };
-        assert_eq!(found.ratio("slow", "fast", "x"), Some(3.0));
-        assert_eq!(found.median("slow", "x"), Some(6.0));
-        assert_eq!(found.ratio("slow", "absent", "x"), None);
     }
 }

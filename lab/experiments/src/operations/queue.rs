@@ -8,10 +8,10 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use esker::{Db, Keyspace, KeyspaceOptions};
+use esker_lab_result::{Part, Verdict};
 use esker_workload::entry;
 
-use super::{Bench, Found, metrics, timed, wait_idle};
-use crate::bar::Bar;
+use super::{Bench, metrics, timed, wait_idle};
 use crate::measure::Metrics;
 use crate::{Error, Result};
 
@@ -130,6 +130,6 @@ fn summary(db: &Db, entries: u64, seconds: f64, looking: f64) -> Result<Metrics>
 }
 
 /// Nothing has to be.
-pub(super) fn bars(_found: &Found) -> Vec<Bar> {
+pub(super) fn bars(_found: Part<'_>) -> Vec<Verdict> {
     Vec::new()
 }

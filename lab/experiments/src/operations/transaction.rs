@@ -4,11 +4,11 @@
 //! turns every hundred commits: a merge that comes disturbs all of them.
 
 use esker::{Batch, Db, Durability, Keyspace, KeyspaceOptions, Transaction};
+use esker_lab_result::{Part, Verdict};
 use esker_workload::entry;
 
-use super::{Bench, Found, metrics, timed, wait_idle};
+use super::{Bench, metrics, timed, wait_idle};
 use crate::Result;
-use crate::bar::{Bar, Must};
 use crate::measure::Metrics;
 
 const TEN: u64 = 10;
@@ -110,10 +110,10 @@ pub(super) fn round(bench: &Bench<'_>, number: u32) -> Result<Vec<(String, Metri
     Ok(found)
 }
 
-pub(super) fn bars(found: &Found) -> Vec<Bar> {
-    vec![Bar {
-        what: "ten puts: transaction over batch",
-        value: found.ratio(TRANSACTION, BATCH, "commit_us"),
-        must: Must::AtMost(1.2),
-    }]
+pub(super) fn bars(found: Part<'_>) -> Vec<Verdict> {
+    vec![Verdict::at_most(
+        "ten puts: transaction over batch",
+        found.ratio(TRANSACTION, BATCH, "commit_us"),
+        1.2,
+    )]
 }

@@ -18,13 +18,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use esker_lab_result::Findings;
 use esker_workload::tpcc::{Sizes, load};
 use rusqlite::Connection;
-use serde_json::{Value, json};
 
 use self::mode::{Mode, Place};
-use self::probe::Probe;
-use crate::bar::Bar;
 use crate::measure::Metrics;
 use crate::measure::process::machine;
 use crate::{Error, Result};
@@ -88,82 +86,6 @@ impl Plan {
     }
 }
 
-/// The results of one run.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// In which mode.
-    pub mode: Mode,
-    /// In which round, from 1 on.
-    pub round: u32,
-    /// Its figures.
-    pub metrics: Metrics,
-}
-
-/// The results of all runs.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The plan of the runs.
-    pub plan: Plan,
-    /// The disk.
-    pub probe: Probe,
-    /// The runs, in the order in which they were made.
-    pub runs: Vec<Run>,
-}
-
-impl Found {
-    fn values(&self, mode: Mode, metric: &str) -> Vec<f64> {
-        let runs = self.runs.iter().filter(|run| run.mode == mode);
-        runs.filter_map(|run| run.metrics.get(metric).copied()).collect()
-    }
-
-    /// The median over the rounds of a mode.
-    #[must_use]
-    pub fn median(&self, mode: Mode, metric: &str) -> Option<f64> {
-        median(self.values(mode, metric))
-    }
-
-    /// The median over the rounds of the ratio of the one mode's value to the other's: what
-    /// disturbs the machine for a while then disturbs both.
-    #[must_use]
-    pub fn ratio(&self, ours: Mode, theirs: Mode, metric: &str) -> Option<f64> {
-        let pairs = self.values(ours, metric).into_iter().zip(self.values(theirs, metric));
-        let pairs = pairs.filter(|(_, theirs)| *theirs > 0.0);
-        median(pairs.map(|(ours, theirs)| ours / theirs).collect())
-    }
-
-    /// The greatest of all runs over the page store.
-    fn worst_of_esker(&self, metric: &str) -> Option<f64> {
-        let values = [Mode::Esker, Mode::EskerRelaxed].map(|mode| self.values(mode, metric));
-        values.concat().into_iter().max_by(f64::total_cmp)
-    }
-
-    /// Everything, for machines.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let run = |run: &Run| {
-            let mode = run.mode.as_str();
-            json!({ "mode": mode, "round": run.round, "metrics": run.metrics })
-        };
-        let plan = &self.plan;
-        json!({
-            "machine": machine(),
-            "sqlite": rusqlite::version(),
-            "workload": if plan.workload == Workload::Tpcc { "tpcc" } else { "rl" },
-            "scale": if plan.is_small { "small" } else { "full" },
-            "warehouses": plan.warehouses,
-            "workers": plan.workers,
-            "readers_per_second": plan.readers,
-            "held_reader": plan.held_reader,
-            "warmup_seconds": plan.warmup.as_secs_f64(),
-            "cache_mib": plan.cache_mib,
-            "seed": plan.seed,
-            "probe": self.probe.json(),
-            "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
-            "bars": bars::bars(self).iter().map(Bar::json).collect::<Vec<_>>(),
-        })
-    }
-}
-
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
@@ -193,19 +115,20 @@ impl Watch<'_> {
     }
 }
 
-/// Measures; `tell` hears what happens, and says whether to go on.
+/// Measures; `tell` hears what happens, and says whether to go on. Each mode is a system.
 ///
 /// # Errors
 /// Those of SQLite and of the system; [`Error::Invalid`] where a database is not what the
 /// transactions make of it.
-pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Found> {
+pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Findings> {
     mode::link()?;
     let mut watch = Watch { what: "what a sync costs".to_owned(), tell };
     watch.progress(0.0)?;
     let probe = probe::probe(&plan.folder)?;
     let filled = plan.folder.join("filled.db");
     fill(plan, &filled, &mut watch)?;
-    let mut found = Found { plan: plan.clone(), probe, runs: Vec::new() };
+    let mut found = describe(plan);
+    probe.record(&mut found);
     for round in 1..=plan.rounds {
         for mode in &plan.modes {
             let name = mode.as_str();
@@ -219,19 +142,32 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Found
             if !(watch.tell)(Event::Done(&line)) {
                 return Err(Error::Interrupted);
             }
-            found.runs.push(Run { mode: *mode, round, metrics });
+            found.add(None, name, None, metrics);
         }
     }
     fs::remove_file(&filled).map_err(Error::system("remove the filled database"))?;
     same_rows(&found)?;
+    found.verdicts = bars::bars(&found, plan.workload);
     Ok(found)
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let upper = values.get(values.len() / 2)?;
-    let lower = values.get((values.len() - 1) / 2)?;
-    Some(f64::midpoint(*lower, *upper))
+/// Findings without runs.
+fn describe(plan: &Plan) -> Findings {
+    let mut found = Findings::of("sqlite", "SQLite over the page store and with its own journals");
+    found.machine = machine();
+    found.set("sqlite", rusqlite::version());
+    found.set("workload", if plan.workload == Workload::Tpcc { "tpcc" } else { "rl" });
+    found.set("scale", if plan.is_small { "small" } else { "full" });
+    found.set("warehouses", plan.warehouses);
+    found.set("workers", plan.workers);
+    found.set("readers_per_second", plan.readers);
+    found.set("held_reader", plan.held_reader);
+    found.set("warmup_seconds", plan.warmup.as_secs_f64());
+    found.set("seconds", plan.duration.as_secs_f64());
+    found.set("rounds", plan.rounds);
+    found.set("cache_mib", plan.cache_mib);
+    found.set("seed", plan.seed);
+    found
 }
 
 /// Turns an answer of SQLite into an error that says what was tried.
@@ -302,8 +238,9 @@ fn whole(place: &Place, connection: &Connection) -> Result<()> {
 }
 
 /// All runs of the script must leave the same rows.
-fn same_rows(found: &Found) -> Result<()> {
-    let mut prints = found.runs.iter().filter_map(|run| run.metrics.get("fingerprint"));
+fn same_rows(found: &Findings) -> Result<()> {
+    let runs = found.whole().measured().flat_map(|mode| &mode.runs);
+    let mut prints = runs.filter_map(|run| run.get("fingerprint"));
     let first = prints.next();
     if prints.all(|print| Some(print) == first) {
         return Ok(());

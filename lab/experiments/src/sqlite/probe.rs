@@ -9,13 +9,19 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use esker_lab_result::Findings;
 
 use crate::{Error, Result};
 
 /// Writes of each kind.
 const WRITES: u64 = 200;
 const BLOCK: u64 = 4096;
+
+/// The part of what is found, its one system, and its metrics.
+const PART: &str = "probe";
+const DISK: &str = "disk";
+const GROWING: &str = "growing_micros";
+const REWRITING: &str = "rewriting_micros";
 
 /// Medians, in microseconds, of a write of 4 KiB and `fdatasync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,14 +39,18 @@ impl Probe {
         self.growing_micros / self.rewriting_micros.max(1e-3)
     }
 
-    /// For machines.
+    /// Adds it to what was found.
+    pub(super) fn record(&self, found: &mut Findings) {
+        let run = [(GROWING, self.growing_micros), (REWRITING, self.rewriting_micros)];
+        let run = run.map(|(name, value)| (name.to_owned(), value)).into();
+        found.add(Some(PART), DISK, None, run);
+    }
+
+    /// What was found of the disk.
     #[must_use]
-    pub fn json(&self) -> Value {
-        json!({
-            "growing_micros": self.growing_micros,
-            "rewriting_micros": self.rewriting_micros,
-            "ratio": self.ratio(),
-        })
+    pub fn of(found: &Findings) -> Self {
+        let median = |metric| found.part(PART).median(DISK, metric).unwrap_or_default();
+        Self { growing_micros: median(GROWING), rewriting_micros: median(REWRITING) }
     }
 }
 

@@ -1,4 +1,7 @@
 use super::*;
+use esker_lab_result::Outcome;
+
+use super::probe::Probe;
 
 fn plan(folder: &Path, workload: Workload) -> Plan {
     Plan {
@@ -18,8 +21,9 @@ fn plan(folder: &Path, workload: Workload) -> Plan {
     }
 }
 
-fn value(found: &Found, mode: Mode, metric: &str) -> f64 {
-    found.median(mode, metric).unwrap_or_else(|| panic!("{mode:?} has no {metric}"))
+fn value(found: &Findings, mode: Mode, metric: &str) -> f64 {
+    let value = found.whole().median(mode.as_str(), metric);
+    value.unwrap_or_else(|| panic!("{mode:?} has no {metric}"))
 }
 
 #[test]
@@ -46,7 +50,7 @@ fn every_mode_does_transactions_and_ours_refuses_none() {
     }
     assert!(value(&found, Mode::Esker, "syncs") > 0.0);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    assert_eq!(bars::bars(&found).last().unwrap().is_met(), Some(true));
+    assert_eq!(found.verdicts.last().unwrap().outcome, Outcome::Met);
 }
 
 #[test]
@@ -86,55 +90,61 @@ fn whoever_is_asked_to_stop_stops_and_leaves_nothing() {
 
 #[test]
 fn bars_are_met_by_what_is_measured() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = |mode, notpm: f64, bytes: f64| {
+    let run = |notpm: f64, bytes: f64| -> Metrics {
         let metrics = [
             ("notpm", notpm),
             ("bytes_written_per_transaction", bytes),
             ("reader_busy", 0.0),
             ("writer_busy", 0.0),
         ];
-        let metrics = metrics.map(|(name, value)| (name.to_owned(), value)).into();
-        Run { mode, round: 1, metrics }
+        metrics.map(|(name, value)| (name.to_owned(), value)).into()
     };
-    let probe = Probe { growing_micros: 400.0, rewriting_micros: 100.0 };
-    let runs = vec![run(Mode::Esker, 2_000.0, 35.0), run(Mode::Wal, 1_000.0, 101.0)];
-    let mut found = Found { plan: plan(folder.path(), Workload::Tpcc), probe, runs };
-    let verdicts =
-        |found: &Found| -> Vec<&str> { bars::bars(found).iter().map(Bar::verdict).collect() };
-    assert_eq!(verdicts(&found), ["missed", "unknown", "unknown", "met", "unknown", "met"]);
-    found.probe.rewriting_micros = 200.0;
-    assert_eq!(verdicts(&found)[0], "met", "where rewriting is not so cheap, 1.3 is enough");
-    let mut commits = |ours: f64, theirs: f64| {
-        for (run, longest) in found.runs.iter_mut().zip([ours, theirs]) {
-            let metrics = [("commit_max_micros", longest), (bars::CONTROL, 100.0)];
-            run.metrics.extend(metrics.map(|(name, value)| (name.to_owned(), value)));
+    // Rewriting takes so many microseconds, and Esker's longest commit and WAL's so many.
+    let found = |rewriting_micros, commits: Option<[f64; 2]>| {
+        let mut found = Findings::default();
+        Probe { growing_micros: 400.0, rewriting_micros }.record(&mut found);
+        let runs = [(Mode::Esker, run(2_000.0, 35.0)), (Mode::Wal, run(1_000.0, 101.0))];
+        for (at, (mode, mut run)) in runs.into_iter().enumerate() {
+            if let Some(longest) = commits {
+                let metrics = [("commit_max_micros", longest[at]), (bars::CONTROL, 100.0)];
+                run.extend(metrics.map(|(name, value)| (name.to_owned(), value)));
+            }
+            found.add(None, mode.as_str(), None, run);
         }
-        verdicts(&found)[2]
+        found
     };
+    let verdicts = |found: &Findings| -> Vec<&str> {
+        let bars = bars::bars(found, Workload::Tpcc);
+        bars.iter().map(|bar| bar.outcome.as_str()).collect()
+    };
+    let expected = ["missed", "unknown", "unknown", "met", "unknown", "met"];
+    assert_eq!(verdicts(&found(100.0, None)), expected);
+    let dear = verdicts(&found(200.0, None))[0];
+    assert_eq!(dear, "met", "where rewriting is not so cheap, 1.3 is enough");
+    let commits = |ours, theirs| verdicts(&found(200.0, Some([ours, theirs])))[2];
     assert_eq!(commits(200.0, 2_000.0), "met");
     assert_eq!(commits(15.0, 150.0), "unknown", "an idle thread was off for as long");
-    found.runs.push(run(Mode::EskerRelaxed, 0.0, 0.0));
-    found.runs[2].metrics.insert("writer_busy".to_owned(), 1.0);
-    assert_eq!(verdicts(&found)[5], "missed");
+    let mut refused = found(200.0, None);
+    let relaxed = Metrics::from([("writer_busy".to_owned(), 1.0)]);
+    refused.add(None, Mode::EskerRelaxed.as_str(), None, relaxed);
+    assert_eq!(verdicts(&refused)[5], "missed");
 }
 
 #[test]
 fn ratios_are_those_of_the_rounds() {
-    let run =
-        |mode, round, notpm| Run { mode, round, metrics: [("notpm".to_owned(), notpm)].into() };
-    let runs = vec![
-        run(Mode::Esker, 1, 300.0),
-        run(Mode::Wal, 1, 100.0),
-        run(Mode::Esker, 2, 30.0),
-        run(Mode::Wal, 2, 10.0),
-        run(Mode::Esker, 3, 8.0),
-        run(Mode::Wal, 3, 8.0),
-    ];
-    let folder = Path::new("nowhere");
-    let plan = plan(folder, Workload::Tpcc);
-    let found = Found { plan, probe: Probe::default(), runs };
-    assert_eq!(found.ratio(Mode::Esker, Mode::Wal, "notpm"), Some(3.0));
-    assert_eq!(found.ratio(Mode::Esker, Mode::Delete, "notpm"), None);
-    assert_eq!(found.median(Mode::Wal, "notpm"), Some(10.0));
+    let mut found = Findings::default();
+    for (mode, notpm) in [
+        (Mode::Esker, 300.0),
+        (Mode::Wal, 100.0),
+        (Mode::Esker, 30.0),
+        (Mode::Wal, 10.0),
+        (Mode::Esker, 8.0),
+        (Mode::Wal, 8.0),
+    ] {
+        found.add(None, mode.as_str(), None, [("notpm".to_owned(), notpm)].into());
+    }
+    let runs = found.whole();
+    assert_eq!(runs.ratio("esker", "wal", "notpm"), Some(3.0));
+    assert_eq!(runs.ratio("esker", "delete", "notpm"), None);
+    assert_eq!(runs.median("wal", "notpm"), Some(10.0));
 }

@@ -9,19 +9,10 @@
 //! and a ratio would show the machine's pauses.
 
 use esker::{CompactionPolicy, IndexKind};
+use esker_lab_result::{self as result, Bound, Findings, Outcome, Part, Sense, Verdict};
 use esker_peers::{Arrangement, Name};
 
-use crate::measure::report::Report;
 use crate::measure::rows::Row;
-
-/// On which side of its limit a metric must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sense {
-    /// At or above.
-    AtLeast,
-    /// At or below.
-    AtMost,
-}
 
 /// The limit of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,104 +150,81 @@ fn of(arrangement: Arrangement) -> Vec<Bar> {
     written.iter().chain(others).copied().collect()
 }
 
-/// Whether a bar is met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is.
-    Met,
-    /// It is missed by so little that another run might meet it.
-    Tie,
-    /// It is not.
-    Missed,
-    /// A value that it needs was not measured, or is no more than the machine's pauses.
-    Unknown,
-}
-
-impl Verdict {
-    /// In a word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Met => "met",
-            Self::Tie => "tie",
-            Self::Missed => "MISSED",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// A bar with what was measured.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judged {
-    /// The bar.
-    pub bar: Bar,
-    /// Esker's value.
-    pub value: Option<f64>,
-    /// The limit in the metric's unit.
-    pub limit: Option<f64>,
-    /// Whether it is met.
-    pub verdict: Verdict,
-}
-
-/// Judges every bar of the rows that the report has.
+/// Judges every bar of the rows that were measured, of keyspaces that are arranged so.
 #[must_use]
-pub fn judge(report: &Report) -> Vec<Judged> {
-    let bars = of(report.arrangement);
-    let of_rows = bars.iter().filter(|bar| report.has(bar.row));
-    of_rows.map(|bar| judge_one(bar, report)).collect()
+pub fn judge(found: &Findings, arrangement: Arrangement) -> Vec<Verdict> {
+    let bars = of(arrangement);
+    let of_rows = bars.iter().filter(|bar| found.part(bar.row.as_str()).is_there());
+    of_rows.map(|bar| judge_one(bar, found.part(bar.row.as_str()))).collect()
 }
 
-fn judge_one(bar: &Bar, report: &Report) -> Judged {
-    let value = report.median(bar.row, Name::Esker, bar.metric);
-    let of = |peer| {
-        let found = report.median(bar.row, peer, bar.metric);
-        found.filter(|_| is_above_control(bar, report, peer))
+fn judge_one(bar: &Bar, row: Part<'_>) -> Verdict {
+    let ours = Name::Esker.as_str();
+    let value = row.median(ours, bar.metric);
+    let of = |peer: Name| {
+        let found = row.median(peer.as_str(), bar.metric);
+        found.filter(|_| is_above_control(bar, row, peer))
     };
     let (limit, equality) = match bar.limit {
         Number(limit) => (Some(limit), false),
         Times(factor, peer) => (of(peer).map(|value| value * factor), factor == 1.0),
         TimesOrControl(factor, peer) => {
-            let control = report.median(bar.row, Name::Esker, CONTROL).unwrap_or(0.0);
+            let control = row.median(ours, CONTROL).unwrap_or(0.0);
             let limit = of(peer).map(|value| (value * factor).max(control * CONTROL_FACTOR));
             (limit, false)
         }
     };
-    let verdict = match (value, limit) {
-        (Some(value), Some(limit)) => verdict(bar.sense, value, limit, equality),
-        _ => Verdict::Unknown,
+    let outcome = match (value, limit) {
+        (Some(value), Some(limit)) => outcome(bar.sense, value, limit, equality),
+        _ => Outcome::Unknown,
     };
-    Judged { bar: *bar, value, limit, verdict }
+    let times = match bar.limit {
+        Number(_) => None,
+        Times(factor, peer) => Some((factor, peer, false)),
+        TimesOrControl(factor, peer) => Some((factor, peer, true)),
+    };
+    let times = times.map(|(factor, peer, or_control)| result::Times {
+        factor,
+        system: peer.as_str().to_owned(),
+        or_control,
+    });
+    Verdict {
+        part: Some(bar.row.as_str().to_owned()),
+        name: bar.what.to_owned(),
+        claim: None,
+        metric: Some(bar.metric.to_owned()),
+        value,
+        bound: Some(Bound { sense: bar.sense, limit, times }),
+        outcome,
+        why: None,
+    }
 }
 
 /// Whether a peer's longest request was longer than the idle thread's longest gap; true of metrics
 /// that are no latencies of puts or gets.
-fn is_above_control(bar: &Bar, report: &Report, peer: Name) -> bool {
+fn is_above_control(bar: &Bar, row: Part<'_>, peer: Name) -> bool {
     let longest = match bar.metric {
         metric if !metric.ends_with("_us") => return true,
         metric if metric.starts_with("put_") => "put_max_us",
         metric if metric.starts_with("get_") => "get_max_us",
         _ => return true,
     };
-    let median = |metric| report.median(bar.row, peer, metric);
+    let median = |metric| row.median(peer.as_str(), metric);
     let (longest, control) = (median(longest), median(CONTROL));
     longest.zip(control).is_some_and(|(longest, control)| longest > CONTROL_FACTOR * control)
 }
 
-fn verdict(sense: Sense, value: f64, limit: f64, equality: bool) -> Verdict {
-    let meets = |limit: f64| match sense {
-        Sense::AtLeast => value >= limit,
-        Sense::AtMost => value <= limit,
-    };
+fn outcome(sense: Sense, value: f64, limit: f64, equality: bool) -> Outcome {
     let eased = match sense {
         Sense::AtLeast => limit * (1.0 - TIE),
         Sense::AtMost => limit * (1.0 + TIE),
     };
-    if meets(limit) {
-        Verdict::Met
-    } else if equality && meets(eased) {
-        Verdict::Tie
+    if sense.keeps(value, limit) {
+        Outcome::Met
+    } else if equality && sense.keeps(value, eased) {
+        Outcome::Tie
     } else {
-        Verdict::Missed
+        Outcome::Missed
     }
 }
 
@@ -265,17 +233,21 @@ mod tests {
     use super::*;
     use crate::measure::Metrics;
 
-    fn report(values: &[(Row, Name, &str, f64)]) -> Report {
-        let mut report = Report::default();
+    fn add(report: &mut Findings, row: Row, system: Name, run: Metrics) {
+        report.add(Some(row.as_str()), system.as_str(), None, run);
+    }
+
+    fn report(values: &[(Row, Name, &str, f64)]) -> Findings {
+        let mut report = Findings::default();
         for (row, system, metric, value) in values {
-            report.add(*row, *system, Metrics::from([((*metric).to_owned(), *value)]));
+            add(&mut report, *row, *system, Metrics::from([((*metric).to_owned(), *value)]));
         }
         report
     }
 
-    fn verdict_of(row: Row, metric: &str, limit: Limit, report: &Report) -> Judged {
-        let is_it = |judged: &Judged| judged.bar.metric == metric && judged.bar.limit == limit;
-        *judge(report).iter().find(|judged| judged.bar.row == row && is_it(judged)).unwrap()
+    fn verdict_of(row: Row, metric: &str, limit: Limit, report: &Findings) -> Verdict {
+        let is_it = |bar: &&Bar| (bar.row, bar.metric, bar.limit) == (row, metric, limit);
+        judge_one(FDTREE.iter().find(is_it).unwrap(), report.part(row.as_str()))
     }
 
     #[test]
@@ -283,21 +255,21 @@ mod tests {
         let with = |ours: f64| {
             let values =
                 [(Row::Load, Name::Esker, "rate", ours), (Row::Load, Rocksdb, "rate", 100.0)];
-            verdict_of(Row::Load, "rate", Times(1.0, Rocksdb), &report(&values)).verdict
+            verdict_of(Row::Load, "rate", Times(1.0, Rocksdb), &report(&values)).outcome
         };
-        assert_eq!(with(100.0), Verdict::Met);
-        assert_eq!(with(96.0), Verdict::Tie);
-        assert_eq!(with(94.0), Verdict::Missed);
+        assert_eq!(with(100.0), Outcome::Met);
+        assert_eq!(with(96.0), Outcome::Tie);
+        assert_eq!(with(94.0), Outcome::Missed);
         let alone = report(&[(Row::Load, Name::Esker, "rate", 5.0)]);
         let judged = verdict_of(Row::Load, "rate", Times(1.0, Rocksdb), &alone);
-        assert_eq!((judged.verdict, judged.value), (Verdict::Unknown, Some(5.0)));
+        assert_eq!((judged.outcome, judged.value), (Outcome::Unknown, Some(5.0)));
     }
 
     #[test]
     fn a_share_of_a_peer_knows_no_ties() {
         let values = [(Row::Load, Name::Esker, WRITTEN, 7.6), (Row::Load, Rocksdb, WRITTEN, 10.0)];
         let judged = verdict_of(Row::Load, WRITTEN, Times(0.75, Rocksdb), &report(&values));
-        assert_eq!((judged.verdict, judged.limit), (Verdict::Missed, Some(7.5)));
+        assert_eq!((judged.outcome, judged.bound.unwrap().limit), (Outcome::Missed, Some(7.5)));
     }
 
     #[test]
@@ -306,13 +278,13 @@ mod tests {
             let peer = [("put_max_us", 1000.0), (CONTROL, 10.0)];
             let mut report = report(&[]);
             let peer = peer.map(|(name, value)| (name.to_owned(), value));
-            report.add(Row::Merge, Rocksdb, Metrics::from(peer));
+            add(&mut report, Row::Merge, Rocksdb, Metrics::from(peer));
             let ours = [("put_max_us".to_owned(), 800.0), (CONTROL.to_owned(), control)];
-            report.add(Row::Merge, Name::Esker, Metrics::from(ours));
-            verdict_of(Row::Merge, "put_max_us", TimesOrControl(0.5, Rocksdb), &report).verdict
+            add(&mut report, Row::Merge, Name::Esker, Metrics::from(ours));
+            verdict_of(Row::Merge, "put_max_us", TimesOrControl(0.5, Rocksdb), &report).outcome
         };
-        assert_eq!(with(100.0), Verdict::Missed);
-        assert_eq!(with(534.0), Verdict::Met);
+        assert_eq!(with(100.0), Outcome::Missed);
+        assert_eq!(with(534.0), Outcome::Met);
     }
 
     /// Two systems that made no thread wait are not compared by the machine's pauses.
@@ -323,16 +295,16 @@ mod tests {
                 let names = ["put_max_us", "put_p999_us", CONTROL];
                 Metrics::from_iter(names.map(ToOwned::to_owned).into_iter().zip(values))
             };
-            let mut report = Report::default();
-            report.add(Row::Merge, Name::Esker, of([5.0, 5.0, 10.0]));
-            report.add(Row::Merge, Rocksdb, of([longest, 100.0, 10.0]));
-            verdict_of(Row::Merge, metric, limit, &report).verdict
+            let mut report = Findings::default();
+            add(&mut report, Row::Merge, Name::Esker, of([5.0, 5.0, 10.0]));
+            add(&mut report, Row::Merge, Rocksdb, of([longest, 100.0, 10.0]));
+            verdict_of(Row::Merge, metric, limit, &report).outcome
         };
         let longest = TimesOrControl(0.5, Rocksdb);
-        assert_eq!(verdict("put_max_us", longest, 16.0), Verdict::Met);
-        assert_eq!(verdict("put_max_us", longest, 15.0), Verdict::Unknown);
-        assert_eq!(verdict("put_p999_us", Times(1.0, Rocksdb), 16.0), Verdict::Met);
-        assert_eq!(verdict("put_p999_us", Times(1.0, Rocksdb), 15.0), Verdict::Unknown);
+        assert_eq!(verdict("put_max_us", longest, 16.0), Outcome::Met);
+        assert_eq!(verdict("put_max_us", longest, 15.0), Outcome::Unknown);
+        assert_eq!(verdict("put_p999_us", Times(1.0, Rocksdb), 16.0), Outcome::Met);
+        assert_eq!(verdict("put_p999_us", Times(1.0, Rocksdb), 15.0), Outcome::Unknown);
     }
 
     /// Another kind of index, other bars.
@@ -341,19 +313,18 @@ mod tests {
         let of = |index, policy| {
             let values =
                 [(Row::Load, Name::Esker, WRITTEN, 7.3), (Row::Load, Rocksdb, WRITTEN, 10.0)];
-            let mut report = report(&values);
-            report.arrangement = Arrangement { index, policy };
-            let judged = judge(&report);
-            judged.iter().find(|judged| judged.bar.metric == WRITTEN).map(|judged| judged.verdict)
+            let judged = judge(&report(&values), Arrangement { index, policy });
+            let written = |judged: &&Verdict| judged.metric.as_deref() == Some(WRITTEN);
+            judged.iter().find(written).map(|judged| judged.outcome)
         };
-        assert_eq!(of(IndexKind::FdTree, CompactionPolicy::Pull), Some(Verdict::Met));
-        assert_eq!(of(IndexKind::Lsm, CompactionPolicy::Pull), Some(Verdict::Missed));
-        assert_eq!(of(IndexKind::Lsm, CompactionPolicy::Mixed), Some(Verdict::Met));
+        assert_eq!(of(IndexKind::FdTree, CompactionPolicy::Pull), Some(Outcome::Met));
+        assert_eq!(of(IndexKind::Lsm, CompactionPolicy::Pull), Some(Outcome::Missed));
+        assert_eq!(of(IndexKind::Lsm, CompactionPolicy::Mixed), Some(Outcome::Met));
         assert_eq!(of(IndexKind::Lsm, CompactionPolicy::Full), None);
     }
 
     #[test]
     fn rows_that_did_not_run_have_no_verdict() {
-        assert!(judge(&Report::default()).is_empty());
+        assert!(judge(&Findings::default(), Arrangement::default()).is_empty());
     }
 }

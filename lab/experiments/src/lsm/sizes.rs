@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn every_shape_can_show() {
-        for outcome in EXPERIMENT.judge(&rows(|_, _| None)) {
-            assert_eq!(outcome.off, None, "{}", outcome.name);
+        for verdict in EXPERIMENT.judge(&rows(|_, _| None)) {
+            assert_eq!(verdict.why, None, "{}", verdict.name);
         }
     }
 

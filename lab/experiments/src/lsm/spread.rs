@@ -148,8 +148,8 @@ mod tests {
         let other = |which: Contender, values: [f64; 2]| {
             rows(move |contender| (contender == which).then_some(values))
         };
-        for outcome in EXPERIMENT.judge(&rows(|_| None)) {
-            assert_eq!(outcome.off, None, "{}", outcome.name);
+        for verdict in EXPERIMENT.judge(&rows(|_| None)) {
+            assert_eq!(verdict.why, None, "{}", verdict.name);
         }
         assert!(plain_do_not_care(&other(LDB, [94.0, 100.0])).unwrap_err().contains("LDB"));
         let nobody = other(HLDB, [100.0, 100.0]);

@@ -13,15 +13,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use esker_lab_result::{Findings, Metrics, Part, Verdict};
 use esker_permute::baselines::{Turn, cached, sorted, tiled};
 use esker_permute::device_profile;
 use esker_permute::file::File;
 use esker_permute::job::{Job, Request};
 use esker_permute::npy::Header;
 use esker_permute::plan::price::Mode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use self::cases::Case;
+use crate::measure::process::machine;
 use crate::{Error, Result};
 
 /// The least memory of a copy: a floor is not to suffer from what the case allows.
@@ -85,71 +87,41 @@ pub struct Plan {
     pub folder: PathBuf,
 }
 
-/// The results of one case.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The case.
-    pub case: Case,
-    /// Seconds of each round, of each system that can do the case.
-    pub seconds: Vec<(System, Vec<f64>)>,
-    /// Passes of the plan.
-    pub passes: usize,
-    /// Bytes of buffers, at most.
-    pub peak_bytes: u64,
+/// The metric of every system.
+pub const SECONDS: &str = "seconds";
+/// Passes of Esker's plan.
+pub const PASSES: &str = "passes";
+/// Bytes of Esker's buffers, at most.
+const PEAK: &str = "peak_buffer_bytes";
+
+/// The median of a system in a case, in seconds.
+#[must_use]
+pub fn seconds(found: Part<'_>, system: System) -> Option<f64> {
+    found.median(system.as_str(), SECONDS)
 }
 
-impl Found {
-    /// The median of a system, in seconds.
-    #[must_use]
-    pub fn median(&self, system: System) -> Option<f64> {
-        let (_, seconds) = self.seconds.iter().find(|(other, _)| *other == system)?;
-        let mut sorted = seconds.clone();
-        sorted.sort_by(f64::total_cmp);
-        let upper = sorted.get(sorted.len() / 2)?;
-        let lower = sorted.get((sorted.len() - 1) / 2)?;
-        Some(f64::midpoint(*lower, *upper))
-    }
-
-    /// The faster copy, in seconds.
-    #[must_use]
-    pub fn floor(&self) -> Option<f64> {
-        let (dd, copy) = (self.median(System::Dd), self.median(System::Copy));
-        dd.into_iter().chain(copy).min_by(f64::total_cmp)
-    }
-
-    /// The time that Esker took, over that of the faster copy.
-    #[must_use]
-    pub fn ratio(&self) -> Option<f64> {
-        Some(self.median(System::Esker)? / self.floor()?)
-    }
-
-    /// Everything, for machines.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let seconds: serde_json::Map<String, Value> = self
-            .seconds
-            .iter()
-            .map(|(system, seconds)| (system.as_str().to_owned(), json!(seconds)))
-            .collect();
-        json!({
-            "case": self.case.name,
-            "pattern": self.case.pattern,
-            "sizes": self.case.sizes,
-            "memory_bytes": self.case.memory_bytes(),
-            "passes": self.passes,
-            "peak_buffer_bytes": self.peak_bytes,
-            "seconds": seconds,
-            "floor_seconds": self.floor(),
-            "ratio": self.ratio(),
-            "must": self.case.must,
-            "aim": self.case.aim,
-        })
-    }
+/// The faster copy, in seconds.
+#[must_use]
+pub fn floor(found: Part<'_>) -> Option<f64> {
+    let (dd, copy) = (seconds(found, System::Dd), seconds(found, System::Copy));
+    dd.into_iter().chain(copy).min_by(f64::total_cmp)
 }
 
-/// Measures; `tell` hears what is done, and says whether to go on.
-pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str) -> bool) -> Result<Vec<Found>> {
-    let mut found = Vec::new();
+/// The time that Esker took, over that of the faster copy.
+fn ratio(found: Part<'_>) -> Option<f64> {
+    Some(seconds(found, System::Esker)? / floor(found)?)
+}
+
+/// Measures; `tell` hears what is done, and says whether to go on. Each case is a part of what is
+/// found.
+///
+/// # Errors
+/// Those of the system; [`Error::Interrupted`].
+pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str) -> bool) -> Result<Findings> {
+    let mut found = Findings::of("permute", "arrays rearranged, compared with copies");
+    found.machine = machine();
+    found.set("rounds", plan.rounds);
+    found.set("cases", plan.cases.iter().map(settings).collect::<Map<_, _>>());
     let mut made: Option<(&'static [u64], PathBuf)> = None;
     for case in &plan.cases {
         let source = plan.folder.join("array.npy");
@@ -158,12 +130,26 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str) -> bool) -> Result<Vec<Found>
             make(&source, case.sizes)?;
             made = Some((case.sizes, source.clone()));
         }
-        found.push(measure(plan, *case, &source, tell)?);
+        measure(plan, *case, &source, &mut found, tell)?;
+        let ratio = ratio(found.part(case.name));
+        let bar = Verdict::at_most("seconds over the faster copy's", ratio, case.must);
+        found.verdicts.push(Verdict { part: Some(case.name.to_owned()), ..bar });
     }
     if let Some((_, source)) = made {
         let _gone = fs::remove_file(source);
     }
     Ok(found)
+}
+
+/// The name of a case, and what it asks for.
+fn settings(case: &Case) -> (String, Value) {
+    let settings = json!({
+        "pattern": case.pattern,
+        "sizes": case.sizes,
+        "memory_bytes": case.memory_bytes(),
+        "aim": case.aim,
+    });
+    (case.name.to_owned(), settings)
 }
 
 fn go_on(answer: bool) -> Result<()> {
@@ -203,9 +189,9 @@ fn measure(
     plan: &Plan,
     case: Case,
     source: &Path,
+    found: &mut Findings,
     tell: &mut dyn FnMut(&str) -> bool,
-) -> Result<Found> {
-    let mut found = Found { case, seconds: Vec::new(), passes: 0, peak_bytes: 0 };
+) -> Result<()> {
     for round in 1..=plan.rounds {
         for system in &plan.systems {
             let is_turn = matches!(system, System::Tiled | System::Sorted | System::Cached);
@@ -215,18 +201,16 @@ fn measure(
             forget(source)?;
             let target = plan.folder.join("made.raw");
             let begun = Instant::now();
-            one(*system, source, &target, &mut found)?;
+            let mut run = one(*system, source, &target, case)?;
             let seconds = begun.elapsed().as_secs_f64();
             fs::remove_file(&target).map_err(Error::system("remove what was made"))?;
             let line = format!("{} {round}: {} {seconds:.2} s", case.name, system.as_str());
-            match found.seconds.iter_mut().find(|(other, _)| other == system) {
-                Some((_, all)) => all.push(seconds),
-                None => found.seconds.push((*system, vec![seconds])),
-            }
+            run.insert(SECONDS.to_owned(), seconds);
+            found.add(Some(case.name), system.as_str(), None, run);
             go_on(tell(&line))?;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Has the page cache forget the array; and everything, where the system allows that and the array
@@ -240,8 +224,8 @@ fn forget(source: &Path) -> Result<()> {
     Ok(())
 }
 
-fn one(system: System, source: &Path, target: &Path, found: &mut Found) -> Result<()> {
-    let case = found.case;
+/// Makes one file, and answers what is counted besides the time.
+fn one(system: System, source: &Path, target: &Path, case: Case) -> Result<Metrics> {
     let turn = || Turn {
         source: source.to_owned(),
         start: 128,
@@ -252,16 +236,18 @@ fn one(system: System, source: &Path, target: &Path, found: &mut Found) -> Resul
         memory: case.memory_bytes(),
     };
     match system {
-        System::Dd => dd(source, target),
-        System::Copy => rearrange(&case.copy_pattern(), source, target, case).map(drop),
+        System::Dd => dd(source, target)?,
+        System::Copy => rearrange(&case.copy_pattern(), source, target, case).map(drop)?,
         System::Esker => {
-            (found.passes, found.peak_bytes) = rearrange(case.pattern, source, target, case)?;
-            Ok(())
+            let (passes, peak_bytes) = rearrange(case.pattern, source, target, case)?;
+            let counts = [(PASSES, passes as f64), (PEAK, peak_bytes as f64)];
+            return Ok(counts.map(|(name, value)| (name.to_owned(), value)).into());
         }
-        System::Tiled => tiled::run(&turn()).map_err(failed),
-        System::Sorted => sorted::run(&turn()).map_err(failed),
-        System::Cached => cached::run(&turn()).map_err(failed),
+        System::Tiled => tiled::run(&turn()).map_err(failed)?,
+        System::Sorted => sorted::run(&turn()).map_err(failed)?,
+        System::Cached => cached::run(&turn()).map_err(failed)?,
     }
+    Ok(Metrics::new())
 }
 
 fn dd(source: &Path, target: &Path) -> Result<()> {
@@ -313,19 +299,26 @@ mod tests {
             true
         });
         let found = found.unwrap();
-        assert_eq!(found.len(), 6);
-        assert!(found.iter().all(|found| found.ratio().is_some() && found.passes > 0));
-        assert_eq!(found[4].seconds.len(), 2, "nobody else makes short tiles");
+        assert_eq!(found.verdicts.len(), 6);
+        let passes = |case: &Case| found.part(case.name).median("esker", PASSES);
+        assert!(plan.cases.iter().all(|case| passes(case) >= Some(1.0)));
+        assert!(found.verdicts.iter().all(|verdict| verdict.value.is_some()));
+        let tiles = found.part(plan.cases[4].name).measured().count();
+        assert_eq!(tiles, 2, "no other system makes short tiles");
         assert!(lines > 25 && fs::read_dir(folder.path()).unwrap().next().is_none());
         assert!(matches!(run(&plan, &mut |_| false), Err(Error::Interrupted)));
     }
 
     #[test]
     fn the_median_of_an_even_number_lies_between() {
-        let case = cases::ALL[0];
-        let seconds = vec![(System::Dd, vec![3.0, 1.0, 2.0]), (System::Esker, vec![3.0, 4.0])];
-        let found = Found { case, seconds, passes: 1, peak_bytes: 0 };
-        assert_eq!((found.median(System::Dd), found.ratio()), (Some(2.0), Some(1.75)));
-        assert_eq!(found.median(System::Tiled), None);
+        let mut found = Findings::default();
+        for (system, seconds) in
+            [("dd", 3.0), ("dd", 1.0), ("dd", 2.0), ("esker", 3.0), ("esker", 4.0)]
+        {
+            found.add(Some("a1"), system, None, Metrics::from([(SECONDS.to_owned(), seconds)]));
+        }
+        let part = found.part("a1");
+        assert_eq!((seconds(part, System::Dd), ratio(part)), (Some(2.0), Some(1.75)));
+        assert_eq!(seconds(part, System::Tiled), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::measure::Metrics;
+use crate::Metrics;
 
 /// The median; the mean of the middle two of an even number. `None` of nothing.
 #[must_use]

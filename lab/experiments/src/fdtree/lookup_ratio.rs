@@ -169,7 +169,7 @@ fn throughput(series: &Series) -> Judged {
                 same_work(fc, other)?;
                 let theirs = other.value(RATE)?;
                 if ours < theirs * (1.0 - TIE) {
-                    let (ratio, system) = (ours / theirs, other.system);
+                    let (ratio, system) = (ours / theirs, &other.system);
                     return Err(format!("at {}: FC's rate is {ratio:.2} of {system}'s", fc.at));
                 }
             }
@@ -196,7 +196,7 @@ fn same_work(of: &Point, than: &Point) -> Judged {
     if (ours - theirs).abs() <= TIE * ours.max(theirs) {
         return Ok(());
     }
-    let (at, system, other) = (of.at, of.system, than.system);
+    let (at, system, other) = (of.at, &of.system, &than.system);
     Err(format!("at {at} the work is not equal: {system} wrote {ours:.0} and {other} {theirs:.0}"))
 }
 
@@ -214,7 +214,7 @@ fn mean_updates(series: &Series) -> Judged {
                 other.waits_for_merges("update_max_us")?;
                 let theirs = other.value(MEAN)?;
                 if ours >= theirs {
-                    let (ratio, system) = (ours / theirs, other.system);
+                    let (ratio, system) = (ours / theirs, &other.system);
                     return Err(format!("at {}: FC's mean is {ratio:.2} of {system}'s", fc.at));
                 }
             }

@@ -14,7 +14,7 @@
 //! [`latency`], [`background`] (what runs during a measurement: the clock that persists, the idle
 //! control thread), [`process`], [`space`], [`cgroup`]; then [`scale`] (how much of everything),
 //! [`task`] (one run), [`rows`], [`child`], [`mod@bench`]; then what is made of the numbers:
-//! [`summary`] (medians), [`bars`] (what must hold), [`report`] (JSON).
+//! [`bars`] (what must hold), and findings, which are written and read by `esker-lab-result`.
 //!
 //! A metric is a number with a name that ends in its unit. Whatever a run measures is a flat map
 //! of metrics, so that rows, bars and reports agree by name and by nothing else.
@@ -27,17 +27,12 @@ pub mod cgroup;
 pub mod child;
 pub mod latency;
 pub mod process;
-pub mod report;
 pub mod rows;
 pub mod scale;
 pub mod space;
-pub mod summary;
 pub mod task;
 
-use std::collections::BTreeMap;
-
-/// The measurements of one run, by name.
-pub type Metrics = BTreeMap<String, f64>;
+pub use esker_lab_result::Metrics;
 
 /// The least unit of space in `st_blocks`, in bytes.
 const SECTOR_BYTES: u64 = 512;

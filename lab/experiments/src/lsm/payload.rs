@@ -175,8 +175,8 @@ mod tests {
         let other = |which: Contender, values: [f64; 3]| {
             rows(move |contender| (contender == which).then_some(values))
         };
-        for outcome in EXPERIMENT.judge(&usual) {
-            assert_eq!(outcome.off, None, "{}", outcome.name);
+        for verdict in EXPERIMENT.judge(&usual) {
+            assert_eq!(verdict.why, None, "{}", verdict.name);
         }
         assert!(mixed_writes_least(&other(MIXED, [77.0, 10.0, 0.0])).is_err());
         let rewriting = other(RR, [100.0, 10.0, 2.0]);

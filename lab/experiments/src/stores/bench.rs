@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use esker::{CompactionPolicy, IndexKind};
+use esker_lab_result::Findings;
 use esker_peers::{Arrangement, Name};
-use serde_json::json;
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::measure::Metrics;
+use crate::measure::bars;
 use crate::measure::cgroup::Cgroup;
 use crate::measure::process::machine;
-use crate::measure::report::Report;
 use crate::measure::rows::Row;
 use crate::measure::scale::Scale;
 use crate::measure::task::Task;
@@ -81,18 +82,20 @@ pub trait Watch {
     fn is_interrupted(&self) -> bool;
 }
 
-/// Makes the comparison. A run that fails is in the report; the others go on.
+/// Makes the comparison. A run that fails is in what is found; the others go on.
 ///
 /// # Errors
 /// [`Error::Interrupted`], and [`Error::System`] where folders cannot be made or copied.
-pub fn bench(plan: &Plan, watch: &mut dyn Watch) -> Result<Report> {
-    let mut bench = Bench { plan, watch, report: Report::of(plan.arrangement), loaded: Vec::new() };
+pub fn bench(plan: &Plan, watch: &mut dyn Watch) -> Result<Findings> {
+    let found = Findings::of("bench", "Esker and other stores, row by row");
+    let mut bench = Bench { plan, watch, found, loaded: Vec::new() };
     bench.describe();
     for row in Row::ALL.into_iter().filter(|row| plan.rows.contains(row)) {
         bench.row(row)?;
     }
     bench.remove(&plan.folder.join(LOADED))?;
-    Ok(bench.report)
+    bench.found.verdicts = bars::judge(&bench.found, plan.arrangement);
+    Ok(bench.found)
 }
 
 const LOADED: &str = "loaded";
@@ -101,7 +104,7 @@ const RUN: &str = "run";
 struct Bench<'a> {
     plan: &'a Plan,
     watch: &'a mut dyn Watch,
-    report: Report,
+    found: Findings,
     /// Systems whose loaded store is there, with the rate of its load.
     loaded: Vec<(Name, f64)>,
 }
@@ -109,34 +112,33 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn describe(&mut self) {
         let (plan, sizes) = (self.plan, self.plan.scale.sizes());
-        let about = &mut self.report.about;
-        about.insert("scale", json!(plan.scale.as_str()));
+        let found = &mut self.found;
+        found.machine = machine();
+        found.set("scale", plan.scale.as_str());
         let Arrangement { index, policy } = plan.arrangement;
-        about.insert("index", json!(index.name()));
+        found.set("index", index.name());
         if index == IndexKind::Lsm {
-            about.insert("policy", json!(policy.name()));
+            found.set("policy", policy.name());
         }
-        about.insert("machine", json!(machine()));
-        about.insert("entries", json!(sizes.entries));
-        about.insert("budget_bytes", json!(sizes.budget_bytes));
-        about.insert("memory_limit_bytes", json!(sizes.memory_limit_bytes));
+        found.set("entries", sizes.entries);
+        found.set("budget_bytes", sizes.budget_bytes);
+        found.set("memory_limit_bytes", sizes.memory_limit_bytes);
         let group = sizes.memory_limit_bytes.map(|limit| Cgroup::create(&group_name(), limit));
         if let Some(Err(why)) = group {
-            let note = format!("no limit of memory around the runs: {why}");
-            self.report.notes.push(note);
-            about.insert("memory_limit_bytes", json!(null));
+            found.notes.push(format!("no limit of memory around the runs: {why}"));
+            found.set("memory_limit_bytes", Value::Null);
         }
         if index != IndexKind::default() {
             let note = format!("esker's keyspaces have an index of kind {index}");
-            self.report.notes.push(note);
+            self.found.notes.push(note);
         }
         if policy != CompactionPolicy::default() {
             let note = format!("they are merged by the policy {policy}");
-            self.report.notes.push(note);
+            self.found.notes.push(note);
         }
         if plan.scale != Scale::Full {
             let note = "the bars are made for the full scale";
-            self.report.notes.push(note.to_owned());
+            self.found.notes.push(note.to_owned());
         }
     }
 
@@ -156,14 +158,24 @@ impl Bench<'_> {
         for number in 1..=turns.iter().map(|(_, repeats)| *repeats).max().unwrap_or(0) {
             for (system, repeats) in turns.iter().filter(|(_, repeats)| number <= *repeats) {
                 if needs_loaded && self.load_rate(*system).is_none() {
-                    self.report.add_failure(row, *system, "it could not be loaded".to_owned());
+                    self.found.add_failure(
+                        Some(row.as_str()),
+                        system.as_str(),
+                        "it could not be loaded".to_owned(),
+                    );
                     continue;
                 }
                 let run = RunName { row, system: *system, number, of: *repeats };
                 let outcome = self.run(run, rate)?;
                 match outcome {
-                    Ok(metrics) => self.report.add(row, *system, metrics),
-                    Err(error) => self.report.add_failure(row, *system, error.to_string()),
+                    Ok(metrics) => {
+                        self.found.add(Some(row.as_str()), system.as_str(), None, metrics)
+                    }
+                    Err(error) => self.found.add_failure(
+                        Some(row.as_str()),
+                        system.as_str(),
+                        error.to_string(),
+                    ),
                 }
             }
         }
@@ -188,13 +200,13 @@ impl Bench<'_> {
             return rate;
         }
         let of = if self.load_rate(Name::Rocksdb).is_some() { Name::Rocksdb } else { Name::Esker };
-        let measured = self.report.median(Row::Load, of, "rate");
+        let measured = self.found.part(Row::Load.as_str()).median(of.as_str(), "rate");
         let rate = RATE_SHARE * measured.or_else(|| self.load_rate(of)).unwrap_or(1000.0);
-        self.report.about.insert("merge_put_rate", json!(rate));
+        self.found.set("merge_put_rate", rate);
         if of != Name::Rocksdb {
             let note = "writes during the full merge come at 70 % of Esker's own rate of loading: \
                         RocksDB's was not measured";
-            self.report.notes.push(note.to_owned());
+            self.found.notes.push(note.to_owned());
         }
         rate
     }
