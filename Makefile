@@ -28,7 +28,7 @@ SHELL := /bin/bash
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
-# The command with `bench` and `lab`, as it is tested.
+# The command with `demo`, `bench` and `lab`, as it is tested.
 LAB := --features esker-cli/lab
 # The tests of schedules and of planted bugs.
 SCHEDULED := --features esker-index/_shuttle,esker-index/_planted,esker/_shuttle,esker/_planted

@@ -111,6 +111,12 @@ pub const ARROWS: &[Arrow] = &[
     Arrow { package: "esker-peers", folder: "lab/peers", may_use: &["esker"], tests_may_use: &[] },
     Arrow { package: "esker-lab-result", folder: "lab/result", may_use: &[], tests_may_use: &[] },
     Arrow {
+        package: "esker-lab-measure",
+        folder: "lab/measure",
+        may_use: &["esker", "esker-peers", "esker-lab-result"],
+        tests_may_use: &[],
+    },
+    Arrow {
         package: "esker-experiments",
         folder: "lab/experiments",
         // The index for its merge policies, of which the lab has a model.
@@ -118,6 +124,7 @@ pub const ARROWS: &[Arrow] = &[
             "esker",
             "esker-index",
             "esker-permute",
+            "esker-lab-measure",
             "esker-lab-result",
             "esker-peers",
             "esker-sqlite",
@@ -128,7 +135,13 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-lab-cli",
         folder: "lab/cli",
-        may_use: &["esker", "esker-terminal", "esker-experiments", "esker-lab-result"],
+        may_use: &[
+            "esker",
+            "esker-terminal",
+            "esker-experiments",
+            "esker-lab-measure",
+            "esker-lab-result",
+        ],
         tests_may_use: &[],
     },
     Arrow { package: "xtask", folder: "xtask", may_use: &[], tests_may_use: &[] },

@@ -1,8 +1,9 @@
 //! The page of the papers tells the truth: what it names exists, and it names every figure, table
-//! and algorithm of the papers, and every experiment.
+//! and algorithm of the papers, and every experiment. The catalog of the laboratory lists them all.
 
 use std::collections::BTreeSet;
 
+use crate::tree::File;
 use crate::{Finding, Result, Tree};
 
 /// The page.
@@ -10,6 +11,8 @@ pub const PAGE: &str = "docs/papers.md";
 /// The folder of the experiments, each a constant with a name.
 const EXPERIMENTS: &str = "lab/experiments/src/";
 const EXPERIMENT: &str = "pub const EXPERIMENT: Experiment = Experiment {";
+/// The file that lists them.
+const CATALOG: &str = "lab/experiments/src/catalog.rs";
 /// The text before an experiment's name on the page.
 const COMMAND: &str = "esker lab run ";
 /// Folders in which a path of the page begins.
@@ -70,7 +73,24 @@ pub fn check(tree: &Tree) -> Result<Vec<Finding>> {
         findings.push(finding(0, format!("the experiment {name} has no row")));
     }
     judge_rows(&rows(page), &mut findings);
+    findings.extend(unlisted(tree));
     Ok(findings)
+}
+
+/// Experiments that the catalog leaves out, each by the name of its module.
+fn unlisted(tree: &Tree) -> impl Iterator<Item = Finding> {
+    let catalog = tree.text(CATALOG).unwrap_or_default();
+    let files = tree.files().filter(|file| file.path.starts_with(EXPERIMENTS));
+    let experiments = files.filter(|file| experiment_name(&file.text).is_some());
+    let is_unlisted = move |file: &&File| {
+        let module = file.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
+        !catalog.contains(&format!("{module}::EXPERIMENT"))
+    };
+    experiments.filter(is_unlisted).map(|file| Finding {
+        file: file.path.clone(),
+        line: 0,
+        what: format!("the experiment is not in {CATALOG}"),
+    })
 }
 
 fn finding(line: usize, what: String) -> Finding {
@@ -174,8 +194,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A repository of one experiment, one file with a test, and this page.
-    fn tree(page: &str) -> (tempfile::TempDir, Tree) {
+    /// A repository of one experiment, one file with a test, this catalog and this page.
+    fn tree(page: &str, catalog: &str) -> (tempfile::TempDir, Tree) {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path);
@@ -185,6 +205,7 @@ mod tests {
         write(PAGE, page);
         write("crates/a/tests/b.rs", "#[test]\nfn holds() {}\n");
         write("lab/experiments/src/c.rs", &format!("{EXPERIMENT}\n    name: \"c-d\",\n}}\n"));
+        write(CATALOG, catalog);
         let tree = Tree::read(folder.path()).unwrap();
         (folder, tree)
     }
@@ -205,7 +226,7 @@ mod tests {
     }
 
     fn found(page: &str) -> Vec<String> {
-        let (_folder, tree) = tree(page);
+        let (_folder, tree) = tree(page, "[c::EXPERIMENT]");
         check(&tree).unwrap().into_iter().map(|finding| finding.what).collect()
     }
 
@@ -223,6 +244,14 @@ mod tests {
         assert_eq!(with("| f | planned | |"), ["\"planned\" is no status"]);
         assert_eq!(with("| f | here | somewhere |"), ["the row names no place"]);
         assert_eq!(with("`make test`"), [""; 0]);
+    }
+
+    #[test]
+    fn an_experiment_that_is_not_in_the_catalog_is_found() {
+        let (_folder, tree) = tree(&whole(), "[d::EXPERIMENT]");
+        let found: Vec<String> = check(&tree).unwrap().iter().map(ToString::to_string).collect();
+        let expected = format!("lab/experiments/src/c.rs: the experiment is not in {CATALOG}");
+        assert_eq!(found, [expected]);
     }
 
     #[test]

@@ -1,20 +1,22 @@
-//! Measures Esker and its peers the same way, and says whether the bars are met.
+//! What `esker bench` and `esker lab` measure, and how.
 //!
-//! [`measure`] is the comparison that `esker bench` runs; [`experiment`] is what `esker lab` runs,
-//! of which [`schemes`] has those of the FD+tree's papers, [`compaction`] those of the LSM tree's
-//! merge policies and [`rearranging`] those of the planner of arrays; [`permute`], [`sqlite`] and
-//! [`operations`] are what `esker bench` with that name runs. What is not here: the stores
-//! (`esker-peers`), the requests (`esker-workload`), the commands (`esker-lab-cli`).
+//! [`experiment`] is what `esker lab` runs, and [`catalog`] names all experiments: those of the
+//! FD+tree's papers in [`fdtree`], those of the LSM tree's compaction policies in [`lsm`], those of
+//! the planner of arrays in [`permute`]. [`stores`] is the comparison that `esker bench` runs;
+//! [`permute::rearrange`], [`sqlite`] and [`operations`] are what `esker bench` with such a name
+//! runs. All of them answer with the `Findings` of `esker-lab-result`.
+//!
+//! What is not here: the instruments (`esker-lab-measure`), the stores (`esker-peers`), the
+//! requests (`esker-workload`), the commands (`esker-lab-cli`).
 
-pub mod compaction;
-pub mod error;
+pub mod catalog;
 pub mod experiment;
-pub mod measure;
+pub mod fdtree;
+pub mod lsm;
 pub mod operations;
 pub mod permute;
-pub mod rearranging;
-pub mod schemes;
 pub mod sqlite;
+pub mod stores;
 
-pub use error::{Error, Result};
+pub use esker_lab_measure::{Error, Result};
 pub use esker_peers::{Arrangement, Name};

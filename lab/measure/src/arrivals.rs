@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
-use crate::measure::latency::Latencies;
+use crate::Result;
+use crate::latency::Latencies;
 
 /// Requests due at an even rate.
 #[derive(Clone, Copy, Debug)]
@@ -150,8 +150,8 @@ fn wait(due: Instant, window: &Window) -> bool {
     }
 }
 
-/// The kernel may wake a thread 50 µs late to save power; here it may not.
-pub(crate) fn wake_precisely() {
+/// Asks the kernel to wake this thread on time: to save power it may do so 50 µs late.
+pub fn wake_precisely() {
     // Where it is refused the wake-ups are late for every system alike.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
@@ -159,7 +159,7 @@ pub(crate) fn wake_precisely() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::Error;
 
     #[test]
     fn requests_are_due_at_even_intervals_without_drift() {

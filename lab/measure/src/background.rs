@@ -4,13 +4,14 @@
 //! Threads: each instrument runs in one thread of a scope, and ends when the [`Stop`] says so.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use esker_peers::System;
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::Result;
-use crate::measure::arrivals::wake_precisely;
+use crate::arrivals::wake_precisely;
+use crate::{Error, Result};
 
 /// Asks threads to end, and wakes those that sleep until then.
 #[derive(Debug, Default)]
@@ -96,6 +97,14 @@ impl Control {
     pub fn longest_micros(&self) -> f64 {
         self.longest_nanos.load(Ordering::Relaxed) as f64 / 1e3
     }
+}
+
+/// The result of a thread.
+///
+/// # Errors
+/// That of the thread; [`Error::Invalid`] where it panicked.
+pub fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|_| Err(Error::Invalid("a thread panicked".to_owned())))
 }
 
 #[cfg(test)]

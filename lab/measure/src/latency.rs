@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use esker_lab_result::Metrics;
 use hdrhistogram::Histogram;
-
-use crate::measure::Metrics;
 
 /// Longer ones count as this long: an hour.
 const NANOS_MAX: u64 = 3_600_000_000_000;

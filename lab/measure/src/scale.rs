@@ -1,12 +1,6 @@
-//! The sizes of everything, at each scale.
+//! Scales: how much of everything is measured.
 
-use std::time::Duration;
-
-use esker_peers::Name;
-
-use crate::measure::rows::Row;
-
-/// The size of a comparison.
+/// The size of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Seconds in all: shows that everything runs, and nothing else.
@@ -15,36 +9,6 @@ pub enum Scale {
     Small,
     /// An hour or two: 5 million entries and 64 MiB of memory. The bars are made for this one.
     Full,
-}
-
-/// The sizes of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sizes {
-    /// N: entries of a loaded store.
-    pub entries: u64,
-    /// B: memory that each store may use.
-    pub budget_bytes: u64,
-    /// Memory of the control group, page cache included; `None`: no group. Less than the store
-    /// and what a process needs besides, so that the page cache cannot hold everything.
-    pub memory_limit_bytes: Option<u64>,
-    /// Writes before those that count in the steady rows.
-    pub warm_up: u64,
-    /// Writes that count in the steady rows: whole periods of full merges.
-    pub steady: u64,
-    /// Lookups before those that count.
-    pub lookups_warm_up: u64,
-    /// Lookups that count.
-    pub lookups: u64,
-    /// Lookups a second during a full merge.
-    pub lookup_rate: f64,
-    /// Scans that count.
-    pub scans: u64,
-    /// Durable puts of one thread, and of eight together.
-    pub durable_puts: u64,
-    /// Requests before a full merge begins.
-    pub lead_in: Duration,
-    /// Entries of the store that is killed in a full merge.
-    pub crash_entries: u64,
 }
 
 impl Scale {
@@ -66,72 +30,6 @@ impl Scale {
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scale| scale.as_str() == name)
     }
-
-    /// The sizes of a comparison at this scale.
-    #[must_use]
-    pub const fn sizes(self) -> Sizes {
-        match self {
-            Self::Tiny => Sizes {
-                memory_limit_bytes: None,
-                lookup_rate: 500.0,
-                lead_in: Duration::from_millis(20),
-                ..Sizes::of(6_000, 1 << 20, 2_000, 100)
-            },
-            Self::Small => Sizes {
-                memory_limit_bytes: Some(40 << 20),
-                lookup_rate: 1000.0,
-                lead_in: Duration::from_millis(200),
-                ..Sizes::of(200_000, 4 << 20, 40_000, 4_000)
-            },
-            Self::Full => Sizes {
-                memory_limit_bytes: Some(384 << 20),
-                lookup_rate: 2000.0,
-                lead_in: Duration::from_secs(1),
-                ..Sizes::of(5_000_000, 64 << 20, 1_000_000, 20_000)
-            },
-        }
-    }
-
-    /// Alternated runs of a row with a system. redb is slow here and no bar asks for it: once.
-    #[must_use]
-    pub const fn repeats(self, row: Row, system: Name) -> u32 {
-        if matches!(system, Name::Redb) {
-            return 1;
-        }
-        match (self, row) {
-            (Self::Full, Row::Merge) => 7,
-            (Self::Full, Row::Durable) => 5,
-            (Self::Full | Self::Small, Row::Load | Row::Lookups | Row::Scans | Row::Durable) => 3,
-            _ => 1,
-        }
-    }
-}
-
-impl Sizes {
-    /// The sizes that follow from four numbers.
-    const fn of(entries: u64, budget_bytes: u64, lookups: u64, scans: u64) -> Self {
-        Self {
-            entries,
-            budget_bytes,
-            memory_limit_bytes: None,
-            warm_up: entries + entries / 2,
-            steady: 3 * entries,
-            lookups_warm_up: lookups,
-            lookups,
-            lookup_rate: 0.0,
-            scans,
-            durable_puts: scans,
-            lead_in: Duration::ZERO,
-            // A little over 1 GiB of user bytes with 5 million entries of 116 bytes.
-            crash_entries: entries * 93 / 50,
-        }
-    }
-
-    /// User bytes of a loaded store.
-    #[must_use]
-    pub const fn live_bytes(&self) -> u64 {
-        self.entries * esker_workload::entry::ENTRY_BYTES
-    }
 }
 
 #[cfg(test)]
@@ -142,15 +40,5 @@ mod tests {
     fn names_are_read_back() {
         assert!(Scale::ALL.iter().all(|scale| Scale::parse(scale.as_str()) == Some(*scale)));
         assert_eq!(Scale::parse("huge"), None);
-    }
-
-    #[test]
-    fn the_full_scale_is_what_the_bars_are_made_for() {
-        let full = Scale::Full.sizes();
-        assert!(full.live_bytes() >= 500_000_000);
-        assert!(full.crash_entries * 116 >= 1 << 30 && full.crash_entries * 116 < 1100 << 20);
-        assert_eq!((full.warm_up, full.steady), (7_500_000, 15_000_000));
-        assert_eq!(Scale::Full.repeats(Row::Merge, Name::Esker), 7);
-        assert_eq!(Scale::Small.repeats(Row::Merge, Name::Esker), 1);
     }
 }

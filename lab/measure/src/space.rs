@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::measure::SECTOR_BYTES;
-use crate::measure::background::Stop;
+use crate::background::Stop;
 
+/// The least unit of space in `st_blocks`, in bytes.
+const SECTOR_BYTES: u64 = 512;
 /// The interval at which the sampler looks.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// Folders within folders deeper than this are not looked into; no store nests so deep.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use esker_experiments::permute::cases::{self, Case};
-use esker_experiments::permute::{self, PASSES, Plan, System, floor, seconds};
+use esker_experiments::permute::rearrange::{self, PASSES, Plan, System, floor, seconds};
 use esker_lab_result::{Findings, Outcome};
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Permute) -> Result<(), Failure> {
         rounds: args.repeat,
         folder: place.path().to_owned(),
     };
-    let found = permute::run(&plan, &mut |line| {
+    let found = rearrange::run(&plan, &mut |line| {
         eprintln!("esker: {line}");
         !interrupt.requested()
     });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use esker_experiments::Name;
-use esker_experiments::measure::rows::Row;
+use esker_experiments::stores::rows::Row;
 use esker_lab_result::{Bound, Findings, Outcome, Sense, Times, Verdict};
 use esker_terminal::table::Table;
 use serde_json::{Value, json};
@@ -147,7 +147,7 @@ fn grouped(value: f64) -> String {
 mod tests {
     use super::*;
     use esker_experiments::Arrangement;
-    use esker_experiments::measure::bars::judge;
+    use esker_experiments::stores::bars::judge;
     use esker_lab_result::Metrics;
 
     #[test]

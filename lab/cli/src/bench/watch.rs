@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 use esker_experiments::Result;
-use esker_experiments::measure::Metrics;
-use esker_experiments::measure::bench::{RunName, Watch};
+use esker_experiments::stores::bench::{RunName, Watch};
+use esker_lab_result::Metrics;
 use esker_terminal::progress;
 use esker_terminal::signals::Interrupt;
 use indicatif::ProgressBar;

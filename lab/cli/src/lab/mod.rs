@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use esker_experiments::Error;
-use esker_experiments::experiment::{EXPERIMENTS, Experiment, Watch};
-use esker_experiments::measure::scale::Scale;
+use esker_experiments::catalog::{self, EXPERIMENTS};
+use esker_experiments::experiment::{Experiment, Watch};
+use esker_lab_measure::scale::Scale;
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::signals::Interrupt;
@@ -68,7 +69,7 @@ impl From<ScaleName> for Scale {
 }
 
 fn experiment(name: &str) -> Result<Experiment, String> {
-    Experiment::named(name).ok_or_else(|| {
+    catalog::named(name).ok_or_else(|| {
         let names: Vec<_> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
         format!("experiments are {}", names.join(", "))
     })

@@ -121,7 +121,7 @@ mod tests {
     }
 
     fn shown(points: usize) -> String {
-        text(&Experiment::named("stall").unwrap(), &findings(points))
+        text(&esker_experiments::catalog::named("stall").unwrap(), &findings(points))
     }
 
     #[test]

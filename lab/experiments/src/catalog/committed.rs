@@ -4,9 +4,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use serde_json::Map;
+use esker_lab_result::Findings;
+use serde_json::{Map, Value};
 
 use super::*;
+use crate::experiment::Series;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/results")
@@ -28,7 +30,7 @@ fn results_say_what_their_series_show() {
     let (mut count, mut stale) = (0, Map::new());
     for (name, text) in files() {
         let found = Findings::from_json(&text).unwrap_or_else(|why| panic!("{name}: {why}"));
-        let experiment = Experiment::named(&name).unwrap_or_else(|| panic!("{name} is unknown"));
+        let experiment = named(&name).unwrap_or_else(|| panic!("{name} is unknown"));
         let verdicts = experiment.judge(&Series::from(&found));
         if found.verdicts != verdicts {
             stale.insert(name.clone(), serde_json::to_value(verdicts).unwrap());

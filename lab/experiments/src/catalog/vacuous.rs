@@ -1,11 +1,13 @@
 //! No prediction shows in a series without an effect: neither where all systems have the same, nor
 //! where all times are the pauses of an idle thread.
 
+use esker_lab_result::Metrics;
 use proptest::prelude::*;
 
 use super::*;
-use crate::compaction::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 use crate::experiment::series::{CONTROL, CONTROL_FACTOR, MERGES};
+use crate::experiment::{Prediction, Series, metric};
+use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
 const SYSTEMS: [&str; 24] = [
@@ -154,13 +156,13 @@ fn budget() -> u32 {
 }
 
 /// A ratio of two worst cases, without a look at the idle thread, as one prediction had it.
-fn unguarded(series: &Series) -> std::result::Result<(), String> {
+fn unguarded(series: &Series) -> Result<(), String> {
     let worst = |system| series.value(system, 12.5, "update_max_us");
     if worst("FC unshared")? >= 0.5 * worst("DS")? { Ok(()) } else { Err("far".to_owned()) }
 }
 
 /// A share of nothing, as several had it.
-fn share_of_nothing(series: &Series) -> std::result::Result<(), String> {
+fn share_of_nothing(series: &Series) -> Result<(), String> {
     let writes = |system| series.value(system, 12.5, "writes_per_mb");
     if writes("G_U Full")? > 0.6 * writes("G_U Partial")? { Err("more".to_owned()) } else { Ok(()) }
 }

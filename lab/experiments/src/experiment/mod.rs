@@ -4,23 +4,20 @@
 //! and says itself whether the shape showed. Predictions judge ratios between systems that
 //! alternated, never absolute times. None shows where there is no effect: a worst case must
 //! be more than an idle thread met in the same runs, counters must have counted something, and
-//! what must be equal in one place must differ in another (`vacuous.rs` tries all of them).
+//! what must be equal in one place must differ in another (`catalog/vacuous.rs` tries all of
+//! them).
 //!
-//! Reading order: [`series`], then here [`Prediction`], [`Experiment`], and [`EXPERIMENTS`], the
-//! list of all. What is found is [`Findings`], as everywhere in the laboratory.
+//! Reading order: [`series`], then here [`Prediction`] and [`Experiment`]. What is found is
+//! [`Findings`], as everywhere in the laboratory. [`catalog`](crate::catalog) lists them all.
 
 pub mod series;
 
-use esker_lab_result::{Findings, Verdict, What};
+use esker_lab_measure::process::machine;
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::{Findings, Metrics, Verdict, What};
 use serde_json::Value;
 
-use crate::compaction::{index, keys, levels, load, loosened, payload, sizes, spread};
-use crate::error::{Error, Result};
-use crate::measure::Metrics;
-use crate::measure::process::machine;
-use crate::measure::scale::Scale;
-use crate::rearranging::{asymmetry, passes};
-use crate::schemes::{ablation, index_size, level_skipping, lookup_ratio, stall};
+use crate::{Error, Result};
 
 pub use series::{Point, Series};
 
@@ -63,32 +60,7 @@ pub struct Experiment {
     pub run: fn(Scale, &mut dyn Watch) -> Result<(Series, Value)>,
 }
 
-/// Every experiment.
-pub const EXPERIMENTS: [Experiment; 15] = [
-    stall::EXPERIMENT,
-    lookup_ratio::EXPERIMENT,
-    ablation::EXPERIMENT,
-    index_size::EXPERIMENT,
-    level_skipping::EXPERIMENT,
-    passes::EXPERIMENT,
-    asymmetry::EXPERIMENT,
-    sizes::EXPERIMENT,
-    keys::EXPERIMENT,
-    levels::EXPERIMENT,
-    load::EXPERIMENT,
-    payload::EXPERIMENT,
-    spread::EXPERIMENT,
-    loosened::EXPERIMENT,
-    index::EXPERIMENT,
-];
-
 impl Experiment {
-    /// The experiment of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        EXPERIMENTS.into_iter().find(|experiment| experiment.name == name)
-    }
-
     /// Measures, and judges what was measured.
     ///
     /// # Errors
@@ -139,13 +111,9 @@ pub(crate) fn metric(metrics: &mut Metrics, name: &str, value: f64) {
 }
 
 #[cfg(test)]
-mod committed;
-#[cfg(test)]
-mod vacuous;
-
-#[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::catalog;
     use esker_lab_result::Outcome;
     use serde_json::json;
 
@@ -174,30 +142,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_found() {
-        for experiment in EXPERIMENTS {
-            assert_eq!(Experiment::named(experiment.name).unwrap().figure, experiment.figure);
-            assert!(!experiment.predictions.is_empty());
-        }
-        assert!(Experiment::named("x").is_none());
-    }
-
-    #[test]
-    fn nothing_shows_in_an_empty_series() {
-        for experiment in EXPERIMENTS {
-            for verdict in experiment.judge(&Series::default()) {
-                let is_off = verdict.outcome == Outcome::Missed && verdict.why.is_some();
-                assert!(is_off, "{}: {}", experiment.name, verdict.name);
-            }
-        }
-    }
-
-    #[test]
     fn findings_have_predictions_and_every_run() {
         let mut series = series(&[("FC", 0.5, &[("max_us", 12.345_678)])]);
         series.add("FC", 0.5, Metrics::from([("max_us".to_owned(), 2.0)]));
         let settings = json!({ "growth": 24 });
-        let found = stall::EXPERIMENT.findings(Scale::Tiny, &series, settings);
+        let found = catalog::named("stall").unwrap().findings(Scale::Tiny, &series, settings);
         assert_eq!(found.command, "esker lab run stall --scale tiny");
         assert_eq!(found.verdicts[0].outcome, Outcome::Missed);
         let runs: Vec<f64> = found.measured[0].runs.iter().map(|run| run["max_us"]).collect();

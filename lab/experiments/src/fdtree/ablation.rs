@@ -6,13 +6,13 @@
 //! Panels b and c are of FD+FC/TUP, which moves one tuple at a time. That scheme is not built.
 
 use esker::Scheme;
+use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::series::{Point, worst_is_at_most};
 use crate::experiment::{Experiment, Prediction, Series, Watch};
-use crate::measure::scale::Scale;
-use crate::schemes::alternate::{Place, Sizes, alternate};
+use crate::fdtree::alternate::{Place, Sizes, alternate};
 
 const SCHEMES: [Scheme; 4] = [Scheme::Fc, Scheme::FcUnshared, Scheme::Ds, Scheme::Xm];
 /// FC's worst over that without sharing; the paper has 1 to 33.
@@ -113,7 +113,7 @@ mod tests {
         let rows = systems.map(|(system, value)| (system, 0.8, [(metric, value), control, merges]));
         let mut found = series(&rows.each_ref().map(|(s, at, m)| (*s, *at, &m[..])));
         if !found.points.iter().any(|point| point.system == "FC") {
-            found.add("FC", 0.8, crate::measure::Metrics::new());
+            found.add("FC", 0.8, esker_lab_result::Metrics::new());
         }
         found
     }

@@ -10,13 +10,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use esker::Scheme;
+use esker_lab_result::Metrics;
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result};
 use crate::experiment::{Series, Watch, go_on};
-use crate::measure::Metrics;
-use crate::schemes::run::{ANSWERED, Asked, WRITTEN, run};
-use crate::schemes::subject::{Setting, Subject, copy, load, name};
+use crate::fdtree::run::{ANSWERED, Asked, WRITTEN, run};
+use crate::fdtree::subject::{Setting, Subject, copy, load, name};
+use crate::{Error, Result};
 
 /// The sizes of a run.
 #[derive(Clone, Copy, Debug)]

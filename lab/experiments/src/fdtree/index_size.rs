@@ -4,13 +4,13 @@
 //! paper a run has as many requests as the index has entries; here all runs have the same number.
 
 use esker::Scheme;
+use esker_lab_measure::scale::Scale;
 use serde_json::{Value, json};
 
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::series::{CONTROL, CONTROL_FACTOR};
 use crate::experiment::{Experiment, Prediction, Series, Watch};
-use crate::measure::scale::Scale;
-use crate::schemes::alternate::{Place, Sizes, alternate};
+use crate::fdtree::alternate::{Place, Sizes, alternate};
 
 const SCHEMES: [Scheme; 2] = [Scheme::Ds, Scheme::Fc];
 const WORST: &str = "update_max_us";

@@ -10,16 +10,16 @@ use std::path::Path;
 use std::time::Instant;
 
 use esker::Scheme;
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::Metrics;
 use esker_workload::ratio::{Ratio, Requests};
 use esker_workload::{Kind, Random, Request};
 use serde_json::{Value, json};
 
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on, metric};
-use crate::measure::Metrics;
-use crate::measure::scale::Scale;
-use crate::schemes::alternate::temporary;
-use crate::schemes::subject::{Setting, Subject, load, name};
+use crate::fdtree::alternate::temporary;
+use crate::fdtree::subject::{Setting, Subject, load, name};
 
 const SYSTEM: &str = name(Scheme::Fc);
 const LEVELS: &str = "levels";

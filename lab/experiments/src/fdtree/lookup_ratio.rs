@@ -13,14 +13,14 @@
 //! which a merge that is cut off at the end is a small part.
 
 use esker::Scheme;
+use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::series::{Point, worst_is_at_most};
 use crate::experiment::{Experiment, Prediction, Series, Watch};
-use crate::measure::scale::Scale;
-use crate::schemes::alternate::{Place, Sizes, alternate};
-use crate::schemes::run::WRITTEN;
+use crate::fdtree::alternate::{Place, Sizes, alternate};
+use crate::fdtree::run::WRITTEN;
 
 const SCHEMES: [Scheme; 3] = [Scheme::Xm, Scheme::Ds, Scheme::Fc];
 /// A worst case that is far below another; the paper has 1 to 33.
@@ -297,7 +297,7 @@ mod tests {
         let worst = [longest, longest, 1.0];
         let mut found = Series::default();
         for ((system, value), worst) in ["XM", "DS", "FC"].into_iter().zip(values).zip(worst) {
-            let mut metrics = crate::measure::Metrics::new();
+            let mut metrics = esker_lab_result::Metrics::new();
             for (name, value) in [
                 ("update_max_us", worst),
                 ("lookup_max_us", worst),

@@ -29,18 +29,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use esker::{KeyspaceStats, Stats};
+use esker_lab_measure::arrivals::{Schedule, wake_precisely};
+use esker_lab_measure::background::{Control, Stop, StopOnDrop};
+use esker_lab_measure::latency::Latencies;
+use esker_lab_result::Metrics;
 use esker_workload::ratio::{Ratio, Requests};
 use esker_workload::{Kind, Request};
 
-use crate::error::{Error, Result};
 use crate::experiment::series::{CONTROL, MERGES};
 use crate::experiment::{Watch, go_on, metric};
-use crate::measure::Metrics;
-use crate::measure::arrivals::{Schedule, wake_precisely};
-use crate::measure::background::{Control, Stop, StopOnDrop};
-use crate::measure::latency::Latencies;
-use crate::schemes::queue::Queue;
-use crate::schemes::subject::Subject;
+use crate::fdtree::queue::Queue;
+use crate::fdtree::subject::Subject;
+use crate::{Error, Result};
 
 /// T_r.
 const LOOKUP_WORKERS: u32 = 3;
@@ -349,7 +349,7 @@ fn parse_cpu_seconds(stat: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::experiment::tests::Silent;
-    use crate::schemes::subject::{Setting, copy, load};
+    use crate::fdtree::subject::{Setting, copy, load};
     use esker::Scheme;
 
     const SETTING: Setting =

@@ -6,17 +6,17 @@
 use std::time::Instant;
 
 use esker::Scheme;
+use esker_lab_measure::background::{Control, Stop, StopOnDrop};
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::Metrics;
 use esker_workload::Request;
 use serde_json::{Value, json};
 
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::series::{CONTROL, CONTROL_FACTOR, MERGES, worst_is_at_most};
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on, metric};
-use crate::measure::Metrics;
-use crate::measure::background::{Control, Stop, StopOnDrop};
-use crate::measure::scale::Scale;
-use crate::schemes::alternate::temporary;
-use crate::schemes::subject::{Setting, Subject, name};
+use crate::fdtree::alternate::temporary;
+use crate::fdtree::subject::{Setting, Subject, name};
 
 /// Insertions in a bucket of the figure.
 const BUCKET: u64 = 10_000;
@@ -126,7 +126,7 @@ fn insert_all(
             }
             buckets.push(longest.as_nanos() as f64 / 1e3);
         }
-        Ok::<_, crate::error::Error>(())
+        Ok::<_, crate::Error>(())
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let mut total = Metrics::new();

@@ -11,8 +11,8 @@ use std::path::Path;
 use esker::{Db, Keyspace, KeyspaceOptions, Scheme, Stats};
 use esker_workload::{Kind, Request, random};
 
-use crate::error::{Error, Result};
 use crate::experiment::{Watch, go_on};
+use crate::{Error, Result};
 
 const KEYSPACE: &str = "index";
 /// Memory with which an index is loaded, in bytes: not what is measured.

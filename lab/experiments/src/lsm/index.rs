@@ -6,6 +6,8 @@
 //! Mixed is not among the policies: when it learns is its own affair there.
 
 use esker::{Compaction, Db, IndexKind, Keyspace, KeyspaceOptions, LsmStats};
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::Metrics;
 use esker_workload::steady::Steady;
 use esker_workload::{Kind, entry};
 use serde_json::{Value, json};
@@ -14,11 +16,9 @@ use super::judge::{Judged, LESS, is_within};
 use super::phases::{INTO, KEPT, LEVELS, OCCUPANCY, Plan, WRITES, plan};
 use super::policy::{BLSM, Contender, FULL, HLDB, Keys, LDB, PARTIAL, RR, TEST, name};
 use super::sizes::{PARTIAL_BELOW_FULL, TEST_TIPS, smallest};
-use crate::error::{Error, Result};
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on, metric};
-use crate::measure::Metrics;
-use crate::measure::scale::Scale;
-use crate::schemes::alternate::temporary;
+use crate::fdtree::alternate::temporary;
+use crate::{Error, Result};
 
 /// Blocks written as runs, for each MB of requests.
 const RUNS: &str = "runs_per_mb";
@@ -208,8 +208,8 @@ fn policies_have_their_order(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
+    use crate::lsm::judge::tests::wrote;
 
     #[test]
     fn policies_must_have_their_order() {

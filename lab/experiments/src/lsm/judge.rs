@@ -106,8 +106,8 @@ pub fn crossover(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::compaction::policy::{PARTIAL, TEST};
     use crate::experiment::metric;
+    use crate::lsm::policy::{PARTIAL, TEST};
 
     /// Adds what a policy wrote at a place.
     pub(crate) fn wrote(
@@ -117,7 +117,7 @@ pub(super) mod tests {
         at: f64,
         metrics: &[(&str, f64)],
     ) {
-        let mut run = crate::measure::Metrics::new();
+        let mut run = esker_lab_result::Metrics::new();
         metrics.iter().for_each(|(name, value)| metric(&mut run, name, *value));
         series.add(name(keys, contender), at, run);
     }

@@ -3,16 +3,16 @@
 //! The axis is the place behind the level's cursor, in percent of the domain: the next merge takes
 //! what lies at 0. The last level has no cursor, and begins at the domain's.
 
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::Metrics;
 use serde_json::Value;
 
 use super::judge::Judged;
 use super::model::Model;
 use super::phases::{Plan, Run, plan, settings};
 use super::policy::{Keys, RR, name};
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch, metric};
-use crate::measure::Metrics;
-use crate::measure::scale::Scale;
 
 /// Parts of the domain.
 const BINS: usize = 25;
@@ -143,8 +143,8 @@ fn normal_keys_make_no_step(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
+    use crate::lsm::judge::tests::wrote;
 
     /// Eight parts of each level: a step of uniform keys, the given ones of normal keys.
     fn parts(level_1: [f64; 8], last: [f64; 8], normal: [f64; 8]) -> Series {

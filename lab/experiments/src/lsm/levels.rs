@@ -1,14 +1,14 @@
 //! Figs. 5.2, 5.3, 5.5 and 5.6: what each level costs, how full level 1 is and how well merges into
 //! it are chosen, in an index that fills a fifth of level 2 and in one that nearly fills it.
 
+use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
 use super::judge::{Judged, counted};
 use super::phases::{FILL, INTO, OVERLAP, Plan, WRITES, measure, plan, settings};
 use super::policy::{Contender, FULL, Keys, MIXED, PARTIAL, RR, TEST, name};
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch};
-use crate::measure::scale::Scale;
 
 /// The thesis's 20 and 90 MB over 1; at 90, versions that are not gone yet make some policies'
 /// level 2 overflow here.
@@ -156,8 +156,8 @@ fn a_full_level_does_not_pay(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
+    use crate::lsm::judge::tests::wrote;
 
     /// Full, Partial and Test at a place: what levels 1 and 2 cost them.
     fn costs(at: f64, full: [f64; 2], partial: [f64; 2], test: [f64; 2]) -> Series {

@@ -4,14 +4,14 @@
 //! fifth. Test shows what it would write if it knew from the beginning that the last level holds
 //! little.
 
+use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
 use super::judge::{Judged, ends, is_within, places};
 use super::phases::{INTO, LEVELS, OCCUPANCY, Run, WRITES, plan, settings};
 use super::policy::{BLSM, FULL, Keys, LDB, MIXED, PARTIAL, RR, SEVEN, TEST, name};
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch};
-use crate::measure::scale::Scale;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -96,9 +96,9 @@ fn normal_loads_preserve_blocks(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::judge::tests::wrote;
-    use crate::compaction::policy::Contender;
     use crate::experiment::tests::Silent;
+    use crate::lsm::judge::tests::wrote;
+    use crate::lsm::policy::Contender;
 
     fn written(keys: Keys, rows: &[(Contender, [f64; 2])]) -> Series {
         let mut series = Series::default();

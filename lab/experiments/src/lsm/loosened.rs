@@ -1,13 +1,13 @@
 //! Fig. 5.12: a γ so much smaller that the index needs a level more, and leaves it nearly empty.
 
+use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
 use super::judge::{Judged, counted};
 use super::phases::{LEVELS, OCCUPANCY, Plan, WRITES, measure, plan, settings};
 use super::policy::{Contender, FULL, Keys, MIXED, PARTIAL, SEVEN, name};
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch};
-use crate::measure::scale::Scale;
 
 /// The thesis's γ.
 const TIGHT: f64 = 10.0;
@@ -82,7 +82,7 @@ fn partial_does_not_care(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::judge::tests::wrote;
+    use crate::lsm::judge::tests::wrote;
 
     fn both(contender: Contender, loose: [f64; 2], tight: [f64; 2]) -> Series {
         let mut series = Series::default();

@@ -303,7 +303,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::policy::{SEVEN, TEST};
+    use crate::lsm::policy::{SEVEN, TEST};
     use esker_workload::law::Law;
     use esker_workload::steady::Steady;
 

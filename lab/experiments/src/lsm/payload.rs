@@ -1,5 +1,6 @@
 //! Figs. 5.10 and 5.8 (b): what policies write by the size of values.
 
+use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
 use super::judge::{Judged, counted, ends, is_within, places, ratio};
@@ -7,9 +8,8 @@ use super::phases::{INTO, KEPT, LAST_FULL, Plan, UNUSED, WRITES, measure, plan, 
 use super::policy::{
     BLSM, Contender, FULL, HLDB, Keys, LDB, MIXED, PARTIAL, RR, SEVEN, TEST, name,
 };
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch};
-use crate::measure::scale::Scale;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -147,8 +147,8 @@ fn full_gains_with_small_values(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
+    use crate::lsm::judge::tests::wrote;
 
     /// The writes of each policy with the smallest and the largest values, and into level 2 there.
     fn rows(change: impl Fn(Contender) -> Option<[f64; 3]>) -> Series {

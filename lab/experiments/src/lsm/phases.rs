@@ -4,16 +4,16 @@
 //! it does not, any number of requests is as good as any other.
 
 use esker_index::lsm::policy::Params;
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::Metrics;
 use esker_workload::law::Law;
 use esker_workload::steady::Steady;
 use serde_json::{Value, json};
 
 use super::model::{Counts, Model, Sizes};
 use super::policy::{Contender, Keys, name};
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::{Watch, go_on, metric};
-use crate::measure::Metrics;
-use crate::measure::scale::Scale;
 
 /// Blocks written into levels, for each MB of requests.
 pub const WRITES: &str = "writes_per_mb";
@@ -286,8 +286,8 @@ pub fn settings(plan: &Plan) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::policy::{FULL, MIXED, PARTIAL};
     use crate::experiment::tests::Silent;
+    use crate::lsm::policy::{FULL, MIXED, PARTIAL};
 
     /// As the thesis has them: 136 of 25 bytes, one of 4,000.
     #[test]

@@ -1,5 +1,6 @@
 //! Figs. 5.1, 5.4, 5.7 and 5.8 (a): what policies write as the index grows.
 
+use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
 use super::judge::{Judged, LESS, counted, crossover, ends, is_within, places, ratio};
@@ -7,9 +8,8 @@ use super::phases::{
     FILL, INTO, LAST_FULL, LEVELS, OCCUPANCY, Plan, WRITES, measure, plan, settings,
 };
 use super::policy::{BLSM, FULL, HLDB, Keys, LDB, MIXED, PARTIAL, RR, SEVEN, TEST, name};
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch};
-use crate::measure::scale::Scale;
 
 /// Figure 5.1.
 pub const PARTIAL_BELOW_FULL: Prediction = Prediction {
@@ -231,8 +231,8 @@ fn thresholds_are_those_of_the_keys(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::judge::tests::wrote;
-    use crate::compaction::policy::Contender;
+    use crate::lsm::judge::tests::wrote;
+    use crate::lsm::policy::Contender;
 
     /// The writes of a policy at 10, 40, 80 and 110; at the last there are four levels.
     type Writes = [f64; 4];

@@ -1,13 +1,13 @@
 //! Fig. 5.11: what policies write by the spread of normal keys.
 
+use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
 use super::judge::{Judged, LESS, counted, ends, is_within, places};
 use super::phases::{INTO, KEPT, Plan, WRITES, measure, plan, settings};
 use super::policy::{BLSM, Contender, FULL, HLDB, Keys, LDB, MIXED, PARTIAL, RR, SEVEN, name};
-use crate::error::Result;
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch};
-use crate::measure::scale::Scale;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -121,8 +121,8 @@ fn mixed_stays_ahead(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::judge::tests::wrote;
     use crate::experiment::tests::Silent;
+    use crate::lsm::judge::tests::wrote;
 
     /// The writes of each policy at the smallest and the largest spread.
     fn rows(change: impl Fn(Contender) -> Option<[f64; 2]>) -> Series {

@@ -4,11 +4,10 @@
 use std::path::Path;
 
 use esker::{Backup, Db, Keyspace, KeyspaceOptions};
-use esker_lab_result::{Part, Verdict};
+use esker_lab_result::{Metrics, Part, Verdict};
 use esker_workload::entry;
 
 use super::{Bench, metrics, timed};
-use crate::measure::Metrics;
 use crate::{Error, Result};
 
 const BATCH: u64 = 1000;

@@ -1,13 +1,12 @@
 //! Loading and looking up with each codec: data that does not compress, and text that does.
 
 use esker::{Compression, KeyspaceOptions};
-use esker_lab_result::{Part, Verdict};
+use esker_lab_result::{Metrics, Part, Verdict};
 use esker_workload::entry;
 use esker_workload::random::mixed;
 
 use super::{Bench, metrics, timed, wait_idle};
 use crate::Result;
-use crate::measure::Metrics;
 
 /// Lookups for each hundred entries.
 const LOOKUPS_PERCENT: u64 = 10;

@@ -5,12 +5,11 @@
 //! disturbs both. What reading costs afterwards is measured before anything is merged away.
 
 use esker::{Db, Keyspace, KeyspaceOptions, Merge};
-use esker_lab_result::{Part, Verdict};
+use esker_lab_result::{Metrics, Part, Verdict};
 use esker_workload::entry;
 
 use super::{Bench, metrics, timed, wait_idle};
 use crate::Result;
-use crate::measure::Metrics;
 
 /// Counters of the case with many.
 const MANY: u64 = 100_000;

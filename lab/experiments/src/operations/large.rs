@@ -7,12 +7,11 @@ use std::path::Path;
 use std::thread;
 
 use esker::{Db, Keyspace, KeyspaceOptions};
-use esker_lab_result::{Part, Verdict};
+use esker_lab_result::{Metrics, Part, Verdict};
 use esker_workload::random::Random;
 use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
 
 use super::{Bench, metrics, timed};
-use crate::measure::Metrics;
 use crate::{Error, Result};
 
 const MIB: usize = 1 << 20;

@@ -15,10 +15,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use esker::{Db, IndexKind, Keyspace, KeyspaceOptions};
-use esker_lab_result::{Findings, Part, Verdict};
+use esker_lab_measure::process::machine;
+use esker_lab_result::{Findings, Metrics, Part, Verdict};
 
-use crate::measure::Metrics;
-use crate::measure::process::machine;
 use crate::{Error, Result};
 
 /// A case of the comparison.

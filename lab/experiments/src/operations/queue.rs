@@ -8,11 +8,10 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use esker::{Db, Keyspace, KeyspaceOptions};
-use esker_lab_result::{Part, Verdict};
+use esker_lab_result::{Metrics, Part, Verdict};
 use esker_workload::entry;
 
 use super::{Bench, metrics, timed, wait_idle};
-use crate::measure::Metrics;
 use crate::{Error, Result};
 
 /// Entries in the queue while it is steady.

@@ -4,12 +4,11 @@
 //! turns every hundred commits: a merge that comes disturbs all of them.
 
 use esker::{Batch, Db, Durability, Keyspace, KeyspaceOptions, Transaction};
-use esker_lab_result::{Part, Verdict};
+use esker_lab_result::{Metrics, Part, Verdict};
 use esker_workload::entry;
 
 use super::{Bench, metrics, timed, wait_idle};
 use crate::Result;
-use crate::measure::Metrics;
 
 const TEN: u64 = 10;
 /// Commits in a turn.

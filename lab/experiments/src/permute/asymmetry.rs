@@ -3,17 +3,17 @@
 //! Where a read costs a sixteenth of a write, reading segments several times and keeping what
 //! matches saves a pass down to small memories. Below, the reads cost more than a second pass.
 
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::Metrics;
 use esker_permute::pass::Pass;
 use esker_permute::plan::one_pass::{Effort, best};
 use esker_permute::plan::passes::{plan, plan_in};
 use esker_permute::plan::price::{Figures, Mode, Terms};
 use serde_json::{Value, json};
 
-use super::{ALPHA, BLOCK, RECORD, task, tpch};
-use crate::error::Result;
+use super::thesis::{ALPHA, BLOCK, RECORD, task, tpch};
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on, metric};
-use crate::measure::Metrics;
-use crate::measure::scale::Scale;
 
 const ORDER: [usize; 5] = [4, 3, 2, 1, 0];
 const PARTS: u64 = 100;

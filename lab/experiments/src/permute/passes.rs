@@ -3,14 +3,14 @@
 //! Most need one or two whatever the size; a sort, which cannot tell an easy permutation from a
 //! hard one, needs more for all.
 
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::Metrics;
 use esker_permute::plan::passes::plan;
 use serde_json::{Value, json};
 
-use super::{ALPHA, BLOCK, RECORD, task, tpch};
-use crate::error::Result;
+use super::thesis::{ALPHA, BLOCK, RECORD, task, tpch};
+use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on, metric};
-use crate::measure::Metrics;
-use crate::measure::scale::Scale;
 
 /// Bytes of memory.
 const MEMORY: u64 = 128 << 10;

@@ -5,14 +5,13 @@
 //! empty it, and each ends with its file synced. The bar is measured by the faster of two copies:
 //! `dd` in direct requests of 8 MiB, and the executor with a pattern that changes nothing.
 
-pub mod cases;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use esker_lab_measure::process::machine;
 use esker_lab_result::{Findings, Metrics, Part, Verdict};
 use esker_permute::baselines::{Turn, cached, sorted, tiled};
 use esker_permute::device_profile;
@@ -22,8 +21,7 @@ use esker_permute::npy::Header;
 use esker_permute::plan::price::Mode;
 use serde_json::{Map, Value, json};
 
-use self::cases::Case;
-use crate::measure::process::machine;
+use super::cases::Case;
 use crate::{Error, Result};
 
 /// The least memory of a copy: a floor is not to suffer from what the case allows.
@@ -283,6 +281,7 @@ fn rearrange(pattern: &str, source: &Path, target: &Path, case: Case) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permute::cases;
 
     #[test]
     fn every_case_runs_small_and_every_system_makes_a_file() {

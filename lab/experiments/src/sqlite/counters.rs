@@ -7,11 +7,11 @@
 
 use std::fs;
 
+use esker_lab_measure::process::DeviceBytes;
+use esker_lab_result::Metrics;
 use rusqlite::Connection;
 
 use super::mode::Place;
-use crate::measure::Metrics;
-use crate::measure::process::DeviceBytes;
 
 /// Counts of the process, at some time.
 #[derive(Clone, Copy, Debug, Default)]

@@ -18,13 +18,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use esker_lab_result::Findings;
+use esker_lab_measure::process::machine;
+use esker_lab_result::{Findings, Metrics};
 use esker_workload::tpcc::{Sizes, load};
 use rusqlite::Connection;
 
 use self::mode::{Mode, Place};
-use crate::measure::Metrics;
-use crate::measure::process::machine;
 use crate::{Error, Result};
 
 /// The work that a run does.

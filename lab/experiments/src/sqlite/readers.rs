@@ -4,11 +4,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker_lab_measure::latency::Latencies;
+use esker_lab_result::Metrics;
+
 use super::failed;
 use super::mode::Place;
 use super::shared::{Phase, Shared, is_busy};
-use crate::measure::Metrics;
-use crate::measure::latency::Latencies;
 use crate::{Error, Result};
 
 /// The table that is looked at.

@@ -4,6 +4,9 @@
 use std::thread;
 use std::time::Instant;
 
+use esker_lab_measure::background::joined;
+use esker_lab_measure::latency::Latencies;
+use esker_lab_result::Metrics;
 use esker_workload::rl::{STEPS, Script};
 use rusqlite::Connection;
 
@@ -13,9 +16,6 @@ use super::readers;
 use super::shared::{Phase, Shared};
 use super::{Plan, Watch, failed};
 use crate::Result;
-use crate::measure::Metrics;
-use crate::measure::child::joined;
-use crate::measure::latency::Latencies;
 
 /// The step after which the tables are looked at, from 0 on: the last but one.
 const LAST_WITH_ROWS: usize = STEPS.len() - 2;

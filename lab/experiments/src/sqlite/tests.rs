@@ -1,5 +1,6 @@
-use super::*;
 use esker_lab_result::Outcome;
+
+use super::*;
 
 use super::probe::Probe;
 

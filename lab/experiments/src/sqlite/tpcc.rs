@@ -3,6 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker_lab_measure::background::joined;
+use esker_lab_measure::background::{Control, Stop, StopOnDrop};
+use esker_lab_measure::latency::Latencies;
+use esker_lab_result::Metrics;
 use esker_workload::tpcc::perform::{End, STATEMENTS, perform};
 use esker_workload::tpcc::{Input, Kind, Terminal, consistency};
 use rusqlite::Connection;
@@ -11,10 +15,6 @@ use super::counters::Counters;
 use super::mode::Place;
 use super::shared::{Phase, Shared, is_busy};
 use super::{Plan, Watch, bars, failed, readers};
-use crate::measure::Metrics;
-use crate::measure::background::{Control, Stop, StopOnDrop};
-use crate::measure::child::joined;
-use crate::measure::latency::Latencies;
 use crate::{Error, Result};
 
 /// The transactions of a worker while it counted.

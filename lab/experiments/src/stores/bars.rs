@@ -12,7 +12,7 @@ use esker::{CompactionPolicy, IndexKind};
 use esker_lab_result::{self as result, Bound, Findings, Outcome, Part, Sense, Verdict};
 use esker_peers::{Arrangement, Name};
 
-use crate::measure::rows::Row;
+use crate::stores::rows::Row;
 
 /// The limit of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -231,7 +231,7 @@ fn outcome(sense: Sense, value: f64, limit: f64, equality: bool) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Metrics;
+    use esker_lab_result::Metrics;
 
     fn add(report: &mut Findings, row: Row, system: Name, run: Metrics) {
         report.add(Some(row.as_str()), system.as_str(), None, run);

@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use esker::{CompactionPolicy, IndexKind};
-use esker_lab_result::Findings;
+use esker_lab_measure::cgroup::Cgroup;
+use esker_lab_measure::process::machine;
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::{Findings, Metrics};
 use esker_peers::{Arrangement, Name};
 use serde_json::Value;
 
-use crate::error::{Error, Result};
-use crate::measure::Metrics;
-use crate::measure::bars;
-use crate::measure::cgroup::Cgroup;
-use crate::measure::process::machine;
-use crate::measure::rows::Row;
-use crate::measure::scale::Scale;
-use crate::measure::task::Task;
+use crate::stores::bars;
+use crate::stores::rows::Row;
+use crate::stores::sizes::{self, Sizes};
+use crate::stores::task::Task;
+use crate::{Error, Result};
 
 mod spawn;
 
@@ -111,7 +111,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn describe(&mut self) {
-        let (plan, sizes) = (self.plan, self.plan.scale.sizes());
+        let (plan, sizes) = (self.plan, Sizes::at(self.plan.scale));
         let found = &mut self.found;
         found.machine = machine();
         found.set("scale", plan.scale.as_str());
@@ -152,8 +152,9 @@ impl Bench<'_> {
             }
         }
         let rate = if row == Row::Merge { self.rate() } else { 0.0 };
+        let scale = self.plan.scale;
         let repeats =
-            |system: Name| self.plan.repeats.unwrap_or(self.plan.scale.repeats(row, system)).max(1);
+            |system: Name| self.plan.repeats.unwrap_or(sizes::repeats(scale, row, system)).max(1);
         let turns: Vec<(Name, u32)> = systems.iter().map(|of| (*of, repeats(*of))).collect();
         for number in 1..=turns.iter().map(|(_, repeats)| *repeats).max().unwrap_or(0) {
             for (system, repeats) in turns.iter().filter(|(_, repeats)| number <= *repeats) {
@@ -236,7 +237,7 @@ impl Bench<'_> {
     }
 
     fn run_in(&mut self, run: RunName, folder: &Path, rate: f64) -> Result<Metrics> {
-        let sizes = self.plan.scale.sizes();
+        let sizes = Sizes::at(self.plan.scale);
         let limit = sizes.memory_limit_bytes;
         let group = limit.and_then(|limit| Cgroup::create(&group_name(), limit).ok());
         let task = Task {
@@ -331,7 +332,7 @@ mod tests {
         fs::File::create(from.join("hole")).unwrap().set_len(1 << 30).unwrap();
         copy_store(&from, &to).unwrap();
         assert_eq!(fs::read(to.join("sub/a")).unwrap(), b"bytes");
-        assert!(crate::measure::space::occupied_bytes(&to) < 1 << 20);
+        assert!(esker_lab_measure::space::occupied_bytes(&to) < 1 << 20);
         assert!(copy_store(&folder.path().join("absent"), &to.join("x")).is_err());
     }
 }

@@ -4,16 +4,18 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker_lab_measure::background::{Control, Stop, StopOnDrop, joined, persist_each_second};
+use esker_lab_measure::cgroup;
+use esker_lab_measure::process::{DeviceBytes, resident_peak_bytes};
+use esker_lab_measure::space::Peak;
+use esker_lab_result::Metrics;
 use esker_peers::system;
 use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
-use crate::measure::background::{Control, Stop, StopOnDrop, persist_each_second};
-use crate::measure::process::{DeviceBytes, resident_peak_bytes};
-use crate::measure::rows::{self, Row, Run, Tell};
-use crate::measure::space::Peak;
-use crate::measure::task::{Message, Task};
-use crate::measure::{Metrics, cgroup};
+use crate::stores::rows::{self, Row, Run, Tell};
+use crate::stores::sizes::Sizes;
+use crate::stores::task::{Message, Task};
+use crate::{Error, Result};
 
 /// Bytes that a process may have resident beyond its budget and a tenth of it: code, stacks,
 /// buffers in flight.
@@ -50,7 +52,7 @@ pub fn perform(task: &Task, tell: &dyn Tell) -> Result<Metrics> {
         in_open_store(task, tell)?
     };
     if let Some(bytes) = resident_peak_bytes() {
-        let allowed = task.scale.sizes().budget_bytes as f64 * 1.1 + RESIDENT_ALLOWANCE_BYTES;
+        let allowed = Sizes::at(task.scale).budget_bytes as f64 * 1.1 + RESIDENT_ALLOWANCE_BYTES;
         metrics.insert("resident_peak_bytes".to_owned(), bytes as f64);
         metrics.insert("resident_over_allowed".to_owned(), bytes as f64 / allowed);
     }
@@ -61,7 +63,7 @@ pub fn perform(task: &Task, tell: &dyn Tell) -> Result<Metrics> {
 }
 
 fn in_open_store(task: &Task, tell: &dyn Tell) -> Result<Metrics> {
-    let sizes = task.scale.sizes();
+    let sizes = Sizes::at(task.scale);
     let store = system::open(task.system, &task.folder, sizes.budget_bytes, task.arrangement)?;
     let (control, peak, stop) = (Control::default(), Peak::default(), Stop::default());
     let before = DeviceBytes::now();
@@ -84,11 +86,6 @@ fn in_open_store(task: &Task, tell: &dyn Tell) -> Result<Metrics> {
         metrics.insert("process_bytes_written".to_owned(), bytes.written as f64);
     }
     Ok(metrics)
-}
-
-/// The result of a thread.
-pub(crate) fn joined<T>(thread: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
-    thread.join().unwrap_or_else(|_| Err(Error::Invalid("a thread panicked".to_owned())))
 }
 
 /// Messages as lines of standard output.

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use esker::Compaction;
+use esker_lab_measure::scale::Scale;
+use esker_lab_result::Metrics;
 use esker_peers::{Arrangement, Name};
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result};
-use crate::measure::Metrics;
-use crate::measure::rows::Row;
-use crate::measure::scale::Scale;
+use crate::stores::rows::Row;
+use crate::{Error, Result};
 
 /// One run of one row with one system.
 #[derive(Clone, Debug, PartialEq)]

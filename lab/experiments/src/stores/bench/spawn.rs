@@ -5,14 +5,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker_lab_measure::background::{Stop, StopOnDrop};
+use esker_lab_measure::process::DeviceBytes;
+use esker_lab_result::Metrics;
 use esker_peers::Name;
 
-use crate::error::{Error, Result};
-use crate::measure::Metrics;
-use crate::measure::background::{Stop, StopOnDrop};
-use crate::measure::bench::{Program, Watch};
-use crate::measure::process::DeviceBytes;
-use crate::measure::task::{Message, Task};
+use crate::stores::bench::{Program, Watch};
+use crate::stores::task::{Message, Task};
+use crate::{Error, Result};
 
 /// Between two looks at how much a process has written.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
@@ -119,9 +119,9 @@ fn failed(task: &Task, why: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::bench::RunName;
-    use crate::measure::rows::Row;
-    use crate::measure::scale::Scale;
+    use crate::stores::bench::RunName;
+    use crate::stores::rows::Row;
+    use esker_lab_measure::scale::Scale;
     use esker_peers::Name;
 
     #[derive(Default)]

@@ -1,12 +1,12 @@
 //! Space after a full merge, against the live data: of a store half of which was overwritten, so
 //! that there is garbage to get rid of.
 
+use esker_lab_measure::space::occupied_bytes;
+use esker_lab_result::Metrics;
 use esker_workload::uniform::Overwrite;
 
-use crate::error::Result;
-use crate::measure::Metrics;
-use crate::measure::rows::Run;
-use crate::measure::space::occupied_bytes;
+use crate::Result;
+use crate::stores::rows::Run;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     let entries = run.sizes.entries;

@@ -4,14 +4,14 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker_lab_measure::background::joined;
+use esker_lab_measure::latency::Latencies;
+use esker_lab_result::Metrics;
 use esker_peers::Durability;
 use esker_workload::uniform::Overwrite;
 
-use crate::error::Result;
-use crate::measure::Metrics;
-use crate::measure::child::joined;
-use crate::measure::latency::Latencies;
-use crate::measure::rows::{Run, grown, insert};
+use crate::Result;
+use crate::stores::rows::{Run, grown, insert};
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     let mut metrics = Metrics::new();

@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
+use esker_lab_result::Metrics;
 use esker_workload::uniform;
 
-use crate::error::Result;
-use crate::measure::Metrics;
-use crate::measure::rows::{Run, insert, steady};
+use crate::Result;
+use crate::stores::rows::{Run, insert, steady};
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     let before = steady::Counters::now(run.store)?;

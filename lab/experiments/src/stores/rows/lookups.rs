@@ -5,14 +5,14 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker_lab_measure::background::joined;
+use esker_lab_measure::latency::Latencies;
+use esker_lab_measure::process::DeviceBytes;
+use esker_lab_result::Metrics;
 use esker_workload::{entry, uniform};
 
-use crate::error::{Error, Result};
-use crate::measure::Metrics;
-use crate::measure::child::joined;
-use crate::measure::latency::Latencies;
-use crate::measure::process::DeviceBytes;
-use crate::measure::rows::{PROGRESS_EVERY, Run, grown, insert};
+use crate::stores::rows::{PROGRESS_EVERY, Run, grown, insert};
+use crate::{Error, Result};
 
 const THREADS: u64 = 2;
 /// The number of other lookups for each lookup of an absent key.

@@ -9,13 +9,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker_lab_measure::arrivals::{Driven, PATIENCE, Schedule, Window, drive};
+use esker_lab_measure::background::joined;
+use esker_lab_result::Metrics;
 use esker_workload::{entry, uniform};
 
-use crate::error::{Error, Result};
-use crate::measure::Metrics;
-use crate::measure::arrivals::{Driven, PATIENCE, Schedule, Window, drive};
-use crate::measure::child::joined;
-use crate::measure::rows::{Run, insert};
+use crate::stores::rows::{Run, insert};
+use crate::{Error, Result};
 
 /// Seeds of the two streams differ from each other and from that of the load.
 const WRITES: u64 = 0x0077_7269_7465;

@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
-use crate::error::Result;
-use crate::measure::Metrics;
-use crate::measure::rows::Run;
+use esker_lab_result::Metrics;
+
+use crate::Result;
+use crate::stores::rows::Run;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     run.store.wait_idle()?;

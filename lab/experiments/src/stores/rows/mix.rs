@@ -1,11 +1,11 @@
 //! Steady mix: half overwrites, a quarter new keys, a quarter deletions.
 
+use esker_lab_result::Metrics;
 use esker_workload::entry::ENTRY_BYTES;
 use esker_workload::uniform::Mix;
 
-use crate::error::Result;
-use crate::measure::Metrics;
-use crate::measure::rows::{Run, steady};
+use crate::Result;
+use crate::stores::rows::{Run, steady};
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     let requests = Mix::new(run.task.seed, run.sizes.entries);

@@ -25,16 +25,16 @@ pub mod reopen;
 pub mod scans;
 pub mod steady;
 
+use esker_lab_measure::background::Control;
+use esker_lab_measure::space::Peak;
+use esker_lab_result::Metrics;
 use esker_peers::{Durability, Figures, Name, System};
 use esker_workload::{Kind, Request, entry};
-
-use crate::error::Result;
-use crate::measure::Metrics;
-use crate::measure::background::Control;
-use crate::measure::scale::Sizes;
-use crate::measure::space::Peak;
-use crate::measure::task::Task;
 use patterns::Pattern;
+
+use crate::Result;
+use crate::stores::sizes::Sizes;
+use crate::stores::task::Task;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,17 +3,16 @@
 //! Each row begins with an empty store, loads as many bytes as the load does, and goes on writing:
 //! as many requests to warm up and twice as many to count, compactions complete before and after.
 
+use esker_lab_result::Metrics;
+use esker_peers::Durability;
 use esker_workload::entry::{self, ENTRY_BYTES, KEY_BYTES};
 use esker_workload::law::Law;
 use esker_workload::steady::Steady;
 use esker_workload::uniform::{self, Overwrite};
 use esker_workload::{Kind, Request};
 
-use esker_peers::Durability;
-
-use crate::error::Result;
-use crate::measure::Metrics;
-use crate::measure::rows::{PROGRESS_EVERY, Run, steady};
+use crate::Result;
+use crate::stores::rows::{PROGRESS_EVERY, Run, steady};
 
 /// Keys around a mean that moves: σ is half a percent of all keys; 10,000 are drawn around each.
 const MOVING: Law = Law::Normal { sigma: 0.005, group: 10_000 };

@@ -7,17 +7,18 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
+use esker_lab_measure::arrivals::{PATIENCE, Schedule, Window, drive};
+use esker_lab_measure::background::joined;
+use esker_lab_measure::space::occupied_bytes;
+use esker_lab_result::Metrics;
 use esker_peers::system;
 use esker_workload::uniform::{self, Overwrite};
 use esker_workload::{Request, entry};
 
-use crate::error::{Error, Result};
-use crate::measure::Metrics;
-use crate::measure::arrivals::{PATIENCE, Schedule, Window, drive};
-use crate::measure::child::joined;
-use crate::measure::rows::Run;
-use crate::measure::space::occupied_bytes;
-use crate::measure::task::Task;
+use crate::stores::rows::Run;
+use crate::stores::sizes::Sizes;
+use crate::stores::task::Task;
+use crate::{Error, Result};
 
 /// Writes a second that keep the memtable full while the merge runs.
 const WRITE_RATE: f64 = 20_000.0;
@@ -67,7 +68,7 @@ fn fill_memtable(run: &Run<'_>, requests: &mut Overwrite) -> Result<()> {
 
 /// Opens what the killed process left and reads one entry.
 pub(crate) fn measure(task: &Task) -> Result<Metrics> {
-    let sizes = task.scale.sizes();
+    let sizes = Sizes::at(task.scale);
     let occupied = occupied_bytes(&task.folder);
     let start = Instant::now();
     let store =

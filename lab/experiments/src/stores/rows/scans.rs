@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use esker_lab_measure::latency::Latencies;
+use esker_lab_result::Metrics;
 use esker_workload::{entry, uniform};
 
-use crate::error::{Error, Result};
-use crate::measure::Metrics;
-use crate::measure::latency::Latencies;
-use crate::measure::rows::{Run, insert};
+use crate::stores::rows::{Run, insert};
+use crate::{Error, Result};
 
 /// Entries of a scan.
 const SCAN_ENTRIES: u64 = 100;

@@ -6,13 +6,13 @@
 
 use std::time::Instant;
 
+use esker_lab_measure::process::DeviceBytes;
+use esker_lab_result::Metrics;
 use esker_peers::{Figures, System};
 use esker_workload::Request;
 
-use crate::error::Result;
-use crate::measure::Metrics;
-use crate::measure::process::DeviceBytes;
-use crate::measure::rows::{Run, grown, insert};
+use crate::Result;
+use crate::stores::rows::{Run, grown, insert};
 
 /// Counters at the beginning of a window.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Every row against Esker, in this process, at a scale of seconds. `reopen` needs a process to
 //! kill, and is tested with the command.
 
+use esker_lab_measure::scale::Scale;
 use esker_peers::Arrangement;
 
 use super::*;
-use crate::measure::child::perform;
-use crate::measure::scale::Scale;
+use crate::stores::child::perform;
 
 struct Silent;
 
