@@ -1,7 +1,7 @@
 //! Findings: everything that a measurement found, and how it was measured.
 //!
-//! The JSON of findings is their fields by name. It has every run, and no medians: whoever reads it
-//! back computes them again.
+//! The JSON of findings is their fields by name. It has every run, and no medians: they are
+//! computed again from the runs that are read back.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ pub struct Findings {
     pub machine: String,
     /// The settings of the measurement.
     pub settings: Map<String, Value>,
-    /// Remarks that a reader must know besides.
+    /// Remarks that a reader must know.
     pub notes: Vec<String>,
     /// The quantity on the axis, where systems were measured along one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

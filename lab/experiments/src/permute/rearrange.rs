@@ -222,7 +222,7 @@ fn forget(source: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes one file, and answers what is counted besides the time.
+/// Makes one file, and answers its counts, without the time.
 fn one(system: System, source: &Path, target: &Path, case: Case) -> Result<Metrics> {
     let turn = || Turn {
         source: source.to_owned(),

@@ -100,7 +100,7 @@ fn bars_are_met_by_what_is_measured() {
         ];
         metrics.map(|(name, value)| (name.to_owned(), value)).into()
     };
-    // Rewriting takes so many microseconds, and Esker's longest commit and WAL's so many.
+    // The time of a rewriting write, and the longest commits of Esker and of WAL, in microseconds.
     let found = |rewriting_micros, commits: Option<[f64; 2]>| {
         let mut found = Findings::default();
         Probe { growing_micros: 400.0, rewriting_micros }.record(&mut found);
