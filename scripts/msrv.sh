@@ -17,7 +17,7 @@ if ! rustup run "$oldest.0" rustc --version 2>/dev/null; then
     fi
     rustup toolchain install "$oldest.0" --profile minimal --no-self-update
 fi
-packages=(esker esker-flash esker-permute esker-terminal esker-cli esker-sqlite esker-c
+packages=(esker esker-pages esker-permute esker-terminal esker-cli esker-sqlite esker-c
     esker-python)
 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/msrv" \
     cargo "+$oldest.0" check --locked --quiet "${packages[@]/#/--package=}"

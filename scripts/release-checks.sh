@@ -24,7 +24,7 @@ cargo machete
 last=$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || true)
 if [ -n "$last" ]; then
     tool semver-checks
-    for package in esker esker-flash esker-sqlite; do
+    for package in esker esker-pages esker-sqlite; do
         cargo semver-checks --package "$package" --baseline-rev "$last"
     done
 else

@@ -57,11 +57,11 @@ pub const ARROWS: &[Arrow] = &[
         tests_may_use: TESTKIT,
     },
     Arrow {
-        package: "esker-flash",
-        folder: "crates/flash",
+        package: "esker-pages",
+        folder: "crates/pages",
         may_use: &["esker-format", "esker-device"],
         // Itself with its planted bugs.
-        tests_may_use: &["esker-flash", "esker-testkit"],
+        tests_may_use: &["esker-pages", "esker-testkit"],
     },
     Arrow {
         package: "esker-permute",
@@ -72,13 +72,13 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-cli",
         folder: "crates/cli",
-        may_use: &["esker", "esker-flash", "esker-permute", "esker-terminal", "esker-lab-cli"],
+        may_use: &["esker", "esker-pages", "esker-permute", "esker-terminal", "esker-lab-cli"],
         tests_may_use: TESTKIT,
     },
     Arrow {
         package: "esker-terminal",
         folder: "crates/terminal",
-        may_use: &["esker", "esker-flash"],
+        may_use: &["esker", "esker-pages"],
         tests_may_use: &[],
     },
     Arrow {
@@ -91,7 +91,7 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-sqlite",
         folder: "bindings/sqlite",
-        may_use: &["esker-flash"],
+        may_use: &["esker-pages"],
         // Itself with its planted bugs.
         tests_may_use: &["esker-sqlite", "esker-testkit", "esker-device"],
     },

@@ -28,7 +28,7 @@ const fn word(
 
 /// The folders in which SQLite's cache spill has its own name.
 const CACHE_SPILL: &[&str] =
-    &["crates/flash/", "bindings/sqlite/", "docs/", "crates/cli/", "lab/", "testing/"];
+    &["crates/pages/", "bindings/sqlite/", "docs/", "crates/cli/", "lab/", "testing/"];
 
 /// Every such word. A line is added when the last use has gone.
 const WORDS: [Word; 14] = [
@@ -93,7 +93,7 @@ mod tests {
             assert_ne!(findings("crates/x.rs", &old.to_uppercase()), 0, "{old}");
         }
         let old = ["spi", "lls"].concat();
-        assert_eq!(findings("crates/flash/x.rs", &old), 0);
+        assert_eq!(findings("crates/pages/x.rs", &old), 0);
     }
 
     #[test]

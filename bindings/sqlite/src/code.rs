@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use esker_flash::Error;
+use esker_pages::Error;
 
 /// A result code that is not `SQLITE_OK`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -52,7 +52,7 @@ use std::ffi::c_int;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_flash::{Durability, Error, PageStore, Process, Snapshot, Writer};
+use esker_pages::{Durability, Error, PageStore, Process, Snapshot, Writer};
 
 use crate::code::{Code, Result};
 use crate::ffi::database::Database;

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use esker_flash::{PerProcess, Snapshot};
+use esker_pages::{PerProcess, Snapshot};
 
 use crate::code::{Code, Result};
 use crate::journal::{Journal, Original};

@@ -1,7 +1,7 @@
 //! SQLite without a journal on disk: a loadable extension over Esker's versioned page store.
 //!
 //! SQLite keeps its files through a VFS. This one keeps a database in a versioned page store
-//! (`esker-flash`): every reader has a snapshot and never waits, a commit is one record and one
+//! (`esker-pages`): every reader has a snapshot and never waits, a commit is one record and one
 //! sync, and there is neither a log that grows while readers are active nor a checkpoint that
 //! stalls. SQLite itself is unchanged: it works in rollback-journal mode, and its journal stays in
 //! memory.

@@ -24,7 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker_flash::{
+use esker_pages::{
     Error, FileId, LockedFile, Missing, Options, PageStore, PerProcess, StoreFile, decide_by_file,
     make_missing,
 };
@@ -91,7 +91,7 @@ enum Held {
 }
 
 impl Held {
-    fn make_writable(&self, path: &Path) -> esker_flash::Result<()> {
+    fn make_writable(&self, path: &Path) -> esker_pages::Result<()> {
         match self {
             Self::File(file) => file.make_writable(path),
             #[cfg(feature = "testing")]
@@ -120,7 +120,7 @@ impl Held {
         }
     }
 
-    fn close(self) -> esker_flash::Result<()> {
+    fn close(self) -> esker_pages::Result<()> {
         match self {
             Self::File(file) => file.close(),
             #[cfg(feature = "testing")]
@@ -291,7 +291,7 @@ impl Wanted<'_> {
         self.patience.saturating_sub(self.begun.elapsed())
     }
 
-    fn open(&self, access: Access) -> esker_flash::Result<Arc<OpenStore>> {
+    fn open(&self, access: Access) -> esker_pages::Result<Arc<OpenStore>> {
         for _ in 0..REPLACED_MAX {
             if access == Access::Write(Missing::Create) && !is_elsewhere(self.path) {
                 make_missing(self.path)?;
@@ -317,7 +317,7 @@ impl Wanted<'_> {
         place: &Arc<Place>,
         identity: &Identity,
         access: Access,
-    ) -> esker_flash::Result<Option<Arc<OpenStore>>> {
+    ) -> esker_pages::Result<Option<Arc<OpenStore>>> {
         let mut state = lock(&place.state);
         loop {
             match &mut *state {
@@ -365,7 +365,7 @@ impl Wanted<'_> {
     }
 
     /// Locks the file. Records when that takes a while, because others may have less patience.
-    fn wait_at(&self, place: &Place, access: Access) -> esker_flash::Result<Locked> {
+    fn wait_at(&self, place: &Place, access: Access) -> esker_pages::Result<Locked> {
         match self.lock(access, Duration::ZERO) {
             Err(Error::Locked { .. }) if !self.left().is_zero() => {
                 place.set(State::Waiting);
@@ -385,7 +385,7 @@ impl Wanted<'_> {
     /// Makes an open store writable, if that is wanted. While others read it, this waits, but only
     /// as long as no other process waits for it: requesting the exclusive lock releases the shared
     /// one for a moment, and another process may take it.
-    fn raise(&self, open: &OpenStore, access: Access) -> esker_flash::Result<()> {
+    fn raise(&self, open: &OpenStore, access: Access) -> esker_pages::Result<()> {
         let Some(held) = open.held.as_ref().filter(|_| access != Access::Read) else {
             return Ok(());
         };
@@ -403,7 +403,7 @@ impl Wanted<'_> {
         }
     }
 
-    fn lock(&self, access: Access, patience: Duration) -> esker_flash::Result<Locked> {
+    fn lock(&self, access: Access, patience: Duration) -> esker_pages::Result<Locked> {
         #[cfg(feature = "testing")]
         if let Some((open, name)) = test_mount::opener(self.path) {
             let (file, options) = open(name, access)?;
@@ -423,7 +423,7 @@ impl Wanted<'_> {
 enum Locked {
     File(LockedFile),
     #[cfg(feature = "testing")]
-    TestMount(PathBuf, Arc<dyn esker_flash::DeviceFile>, Options, Access),
+    TestMount(PathBuf, Arc<dyn esker_pages::DeviceFile>, Options, Access),
 }
 
 impl Locked {
@@ -435,7 +435,7 @@ impl Locked {
         }
     }
 
-    fn open(self, options: &Options) -> esker_flash::Result<Held> {
+    fn open(self, options: &Options) -> esker_pages::Result<Held> {
         match self {
             Self::File(file) => file.open(options.clone()).map(Held::File),
             #[cfg(feature = "testing")]
@@ -547,7 +547,7 @@ pub fn super_journal_removed(path: &Path, is_sure: bool) {
 
 /// A transaction over several files was prepared and interrupted: it took place exactly when the
 /// super-journal, whose removal is its commit, does not exist.
-fn decide(store: &PageStore, path: &Path) -> esker_flash::Result<()> {
+fn decide(store: &PageStore, path: &Path) -> esker_pages::Result<()> {
     if planted::is(Bug::DecidedBlindly) && store.prepared().is_some() {
         return store.decide(true);
     }

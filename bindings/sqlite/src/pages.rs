@@ -1,6 +1,6 @@
 //! Ranges of a database's bytes, and the pages of the store that contain them.
 
-use esker_flash::{Snapshot, Writer};
+use esker_pages::{Snapshot, Writer};
 
 use crate::code::{Code, Result};
 
@@ -8,7 +8,7 @@ use crate::code::{Code, Result};
 pub trait Pages {
     fn pages(&self) -> u32;
     fn page_size(&self) -> u32;
-    fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()>;
+    fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_pages::Result<()>;
 }
 
 /// Both name their methods alike.
@@ -23,7 +23,7 @@ macro_rules! have_pages {
                 self.page_size()
             }
 
-            fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_flash::Result<()> {
+            fn page(&self, page: u32, offset: u32, buf: &mut [u8]) -> esker_pages::Result<()> {
                 self.read(page, offset, buf)
             }
         }

@@ -71,4 +71,4 @@ impl Bug {
     ];
 }
 
-esker_flash::planting!(super::Bug, "testing");
+esker_pages::planting!(super::Bug, "testing");

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use esker_flash::{Durability, PageStore, Report, Stats, Version};
+use esker_pages::{Durability, PageStore, Report, Stats, Version};
 use serde_json::{Map, Value};
 
 use crate::code::Code;
@@ -228,7 +228,7 @@ fn compact(store: &PageStore) -> Outcome<String> {
 
 fn named(
     connection: &Connection,
-    act: impl FnOnce(&PageStore) -> esker_flash::Result<u64>,
+    act: impl FnOnce(&PageStore) -> esker_pages::Result<u64>,
 ) -> Outcome<Answer> {
     let refused = |code| (code, "attempt to write a readonly database".to_owned());
     let done = act(connection.store_to_change().map_err(refused)?)

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use esker_flash::{DeviceFile, Options};
+use esker_pages::{DeviceFile, Options};
 
 use crate::open_stores::Access;
 
@@ -16,7 +16,7 @@ use crate::open_stores::Access;
 pub type Found = (Arc<dyn DeviceFile>, Options);
 
 /// Opens the file of that name.
-pub type Opener = dyn Fn(&str, Access) -> esker_flash::Result<Found> + Send + Sync;
+pub type Opener = dyn Fn(&str, Access) -> esker_pages::Result<Found> + Send + Sync;
 
 static FOLDERS: LazyLock<Mutex<HashMap<PathBuf, Arc<Opener>>>> = LazyLock::new(Mutex::default);
 

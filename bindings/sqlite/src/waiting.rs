@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_flash::Process;
+use esker_pages::Process;
 
 use crate::queue::{Id, Queue, Refused};
 

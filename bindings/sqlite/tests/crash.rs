@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use esker_device::sim::{CrashModel, CrashOptions, SimDevice, SimImage, Trace, Unwritten};
-use esker_flash::{Allocation, planted as flash};
+use esker_pages::{Allocation, planted as pages};
 use esker_sqlite::planted;
 use esker_testkit::counts::{Counts, budget};
 
@@ -212,7 +212,7 @@ fn hunt(names: &[&str]) -> Option<u64> {
 /// A suite that cannot fail proves nothing.
 #[test]
 fn planted_bugs_are_found() {
-    use flash::Bug as Below;
+    use pages::Bug as Below;
     use planted::Bug as Here;
     let ordinary = ["small transactions", "spilled", "pinned"];
     let mut hidden = Vec::new();
@@ -231,10 +231,10 @@ fn planted_bugs_are_found() {
         Below::SpilledNotSynced,
         Below::ReusedBeforeCheckpoint,
     ] {
-        judge(format!("{bug:?}"), flash::with(bug, || hunt(&ordinary)));
+        judge(format!("{bug:?}"), pages::with(bug, || hunt(&ordinary)));
     }
     let bug = Below::PreparedNotCarried;
-    judge(format!("{bug:?}"), flash::with(bug, || hunt(&["attached"])));
+    judge(format!("{bug:?}"), pages::with(bug, || hunt(&["attached"])));
     for bug in [Here::CommittedAtSync, Here::DecidedBlindly, Here::NotPrepared] {
         judge(format!("{bug:?}"), planted::with(bug, || hunt(&["attached"])));
     }

@@ -19,7 +19,7 @@ use esker_device::sim::{
     CrashModel, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, SimImage, Survivors,
     SyncLoss,
 };
-use esker_flash::Allocation;
+use esker_pages::Allocation;
 use esker_sqlite::planted::{self, Bug};
 use esker_testkit::counts::{Counts, budget};
 use rusqlite::{Connection, ErrorCode};

@@ -16,7 +16,7 @@ use esker_device::forked::{Child, Ended};
 use esker_device::memory::MemoryDevice;
 use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
 use esker_device::{Caching, Device, Open};
-use esker_flash::Options;
+use esker_pages::Options;
 use esker_sqlite::test_mount::{self, Mounted};
 use rusqlite::{Connection, OpenFlags};
 

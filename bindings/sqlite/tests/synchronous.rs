@@ -9,7 +9,7 @@ mod simulated;
 use std::panic::catch_unwind;
 
 use esker_device::sim::SimDevice;
-use esker_flash::Options;
+use esker_pages::Options;
 use esker_sqlite::planted::{self, Bug};
 use esker_testkit::counts::{Counts, budget};
 use rusqlite::Connection;

@@ -514,7 +514,7 @@ fn backup() {
 #[test]
 fn every_example_of_the_page_is_compared() {
     // Those of the page store are its own to compare.
-    let tests = [include_str!("golden.rs"), include_str!("../../flash/tests/format.rs")].concat();
+    let tests = [include_str!("golden.rs"), include_str!("../../pages/tests/format.rs")].concat();
     let names: Vec<&str> = PAGES.lines().filter_map(|line| line.strip_prefix("```hex ")).collect();
     assert!(!names.is_empty());
     for name in names {

@@ -18,7 +18,7 @@ pub enum Failure {
     Store(#[from] Error),
     /// A store of versions answered with an error.
     #[error(transparent)]
-    Pages(#[from] esker_flash::Error),
+    Pages(#[from] esker_pages::Error),
     /// The command line, or a line of the input, is invalid.
     #[error("{0}")]
     Input(String),
@@ -74,11 +74,11 @@ impl Failure {
             Self::Interrupted => 130,
             Self::Stopped { cause, .. } => cause.code(),
             Self::Pages(error) => match error {
-                esker_flash::Error::Foreign { .. }
-                | esker_flash::Error::TooNew { .. }
-                | esker_flash::Error::InvalidArgument(_) => 2,
-                esker_flash::Error::Corrupt { .. } => 3,
-                esker_flash::Error::Locked { .. } => 4,
+                esker_pages::Error::Foreign { .. }
+                | esker_pages::Error::TooNew { .. }
+                | esker_pages::Error::InvalidArgument(_) => 2,
+                esker_pages::Error::Corrupt { .. } => 3,
+                esker_pages::Error::Locked { .. } => 4,
                 _ => 5,
             },
             Self::Store(error) => match error {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::host::{Host, host};
 use super::types::{File, Symbol, Vfs, open};
 use super::{guard, io, path};
-use esker_flash::{Allocation, Missing, Options, Snapshot};
+use esker_pages::{Allocation, Missing, Options, Snapshot};
 
 use crate::code::{Code, OK, Result};
 use crate::connection::Connection;

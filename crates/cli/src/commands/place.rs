@@ -50,7 +50,7 @@ pub(super) fn refused(path: &Path, error: Error) -> Failure {
 }
 
 /// The reason for which it is no store of pages, and its kind where that is known.
-pub(super) fn refused_by_pages(path: &Path, error: esker_flash::Error) -> Failure {
+pub(super) fn refused_by_pages(path: &Path, error: esker_pages::Error) -> Failure {
     let is_store = path.join("superblock").is_file();
     if is_store || Backup::exists(path).unwrap_or(false) {
         let kind = if is_store { "a store" } else { "a backup" };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use esker_flash::{Durability, Missing, Options, StoreFile};
+use esker_pages::{Durability, Missing, Options, StoreFile};
 use rusqlite::Connection;
 use serde_json::json;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Device, Open};
-use esker_flash::{Missing, Options};
+use esker_pages::{Missing, Options};
 use esker_sqlite::open_stores::Access;
 use esker_sqlite::test_mount::{self, Mounted};
 use rusqlite::backup::{Backup, StepResult};

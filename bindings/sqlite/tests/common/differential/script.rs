@@ -1,6 +1,6 @@
 //! Random scripts from a seed: several connections take turns, each with its transactions.
 
-use esker_flash::Allocation;
+use esker_pages::Allocation;
 use esker_testkit::random::Random;
 
 use super::statements;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Once};
 use esker_device::sim::{SimDevice, SimImage};
 use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
 use esker_device::{Caching, Device, Open};
-use esker_flash::{Missing, Options, PageStore};
+use esker_pages::{Missing, Options, PageStore};
 use esker_sqlite::open_stores::Access;
 use esker_sqlite::test_mount::{self, Mounted};
 use rusqlite::{Connection, OpenFlags};
@@ -131,7 +131,7 @@ impl Disk {
     }
 
     /// Opens a store without SQLite.
-    pub fn store(&self, name: &str) -> esker_flash::Result<PageStore> {
+    pub fn store(&self, name: &str) -> esker_pages::Result<PageStore> {
         let file = self.device.open(name, Open::Existing, Caching::Buffered)?;
         PageStore::open(file, self.options.clone())
     }

@@ -1,6 +1,6 @@
 //! The operations on databases: traces of transactions, from a seed.
 
-use esker_flash::{Allocation, Options};
+use esker_pages::{Allocation, Options};
 
 use super::disk::small;
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use esker_flash::Compacted;
+use esker_pages::Compacted;
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::progress;

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use esker_flash::{Durability, Missing, Options, StoreFile};
+use esker_pages::{Durability, Missing, Options, StoreFile};
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::progress;

@@ -1,6 +1,6 @@
 //! The contents of a store.
 
-use esker_flash::{Error, Report, Stats, Version};
+use esker_pages::{Error, Report, Stats, Version};
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::table::Table;

@@ -10,7 +10,7 @@ mod look;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use esker_flash::{Allocation, Missing, Options, StoreFile, decide_by_file};
+use esker_pages::{Allocation, Missing, Options, StoreFile, decide_by_file};
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 

@@ -12,7 +12,7 @@ use common::*;
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{Effect, Failure, Fault, FaultPlan, OpKind, SimDevice};
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
-use esker_flash::{Durability, Error, Options, PageStore, Snapshot};
+use esker_pages::{Durability, Error, Options, PageStore, Snapshot};
 
 const FULL: Durability = Durability::Full;
 
@@ -49,7 +49,7 @@ fn one_writer_and_only_on_the_newest_version() {
 fn what_lies_outside_is_refused() {
     let store = open(&disk(), &small()).unwrap();
     let mut writer = store.begin(&store.pin()).unwrap();
-    let is_refused = |outcome: esker_flash::Result<()>| {
+    let is_refused = |outcome: esker_pages::Result<()>| {
         assert!(matches!(outcome, Err(Error::InvalidArgument(_))));
     };
     is_refused(writer.write(0, 510, b"abc"));

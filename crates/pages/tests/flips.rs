@@ -11,7 +11,7 @@ mod session;
 
 use common::*;
 use esker_device::sim::{SimDevice, SimImage};
-use esker_flash::Result;
+use esker_pages::Result;
 use session::Session;
 
 /// A store on a disk that was left in some way.
@@ -35,7 +35,7 @@ fn specimen(seed: u64, is_closed: bool) -> Specimen {
     session.apply(&Op::PinNamed(2)).unwrap();
     for page in 0..4 {
         session.apply(&Op::Write(page, 9, vec![1; 5])).unwrap();
-        session.apply(&Op::Commit(esker_flash::Durability::Full)).unwrap();
+        session.apply(&Op::Commit(esker_pages::Durability::Full)).unwrap();
     }
     if is_closed {
         session.reopen().unwrap();

@@ -1,13 +1,13 @@
 //! The cost of a commit on a file system, next to the cost of its parts.
 //!
-//! `cargo run --release --example commit_cost -p esker-flash -- FOLDER [MiB]` works in FOLDER, with
+//! `cargo run --release --example commit_cost -p esker-pages -- FOLDER [MiB]` works in FOLDER, with
 //! a database of 64 MiB or as many as are said.
 
 use std::time::{Duration, Instant};
 
 use esker_device::file::FileDevice;
 use esker_device::{Caching, Device, Open, Purpose};
-use esker_flash::{Durability, Options, PageStore, Result, Writer};
+use esker_pages::{Durability, Options, PageStore, Result, Writer};
 
 const PAGE: usize = 4096;
 const ROUNDS: usize = 3000;

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 use common::*;
 use esker_device::sim::SimDevice;
-use esker_flash::{Durability, Options};
 use esker_format::bytes::Reader;
 use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal};
 use esker_format::ids::StoreId;
+use esker_pages::{Durability, Options};
 use session::Session;
 
 const PAGE: &str = include_str!("../../../docs/format/pages.md");

@@ -14,8 +14,8 @@ use common::*;
 use esker_device::sim::{
     CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors, SyncLoss,
 };
-use esker_flash::planted::{self, Bug};
-use esker_flash::{Allocation, Durability, Error, Options};
+use esker_pages::planted::{self, Bug};
+use esker_pages::{Allocation, Durability, Error, Options};
 use session::Session;
 
 /// A device that is gone for good is left after this many failed operations.

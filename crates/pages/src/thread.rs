@@ -28,7 +28,7 @@ impl Thread {
             return;
         }
         let weak = Arc::downgrade(engine);
-        let name = "esker-flash".to_owned();
+        let name = "esker-pages".to_owned();
         *handle = std::thread::Builder::new().name(name).spawn(move || run(&weak, interval)).ok();
         engine.core.lock().has_thread = handle.is_some();
     }

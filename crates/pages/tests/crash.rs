@@ -14,8 +14,8 @@ use esker_device::sim::{
     CrashModel, CrashOptions, CrashState, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice,
     SimImage, Trace, Unwritten,
 };
-use esker_flash::planted::{self, Bug};
-use esker_flash::{Durability, Error, Options, PageStore};
+use esker_pages::planted::{self, Bug};
+use esker_pages::{Durability, Error, Options, PageStore};
 use esker_testkit::counts::Counts;
 use session::{Point, Session};
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use esker_device::sim::SimDevice;
-use esker_flash::{
+use esker_pages::{
     Allocation, Durability, Error, Options, PageStore, Result, Snapshot, Squeeze, Unfinished,
     Writer,
 };

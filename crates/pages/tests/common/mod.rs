@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker_device::sim::SimDevice;
 use esker_device::{Caching, Device, DeviceFile, Open};
-use esker_flash::{Allocation, Durability, Options, PageStore, Result, Snapshot, Writer};
+use esker_pages::{Allocation, Durability, Options, PageStore, Result, Snapshot, Writer};
 use esker_testkit::counts::Counts;
 
 pub const FILE: &str = "pages";

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::*;
 use esker_device::sim::SimDevice;
-use esker_flash::{Allocation, Compacted, Durability, Options, PageStore, Snapshot};
+use esker_pages::{Allocation, Compacted, Durability, Options, PageStore, Snapshot};
 
 const SEGMENT: u64 = 16 * 1024;
 

@@ -11,8 +11,8 @@ use common::*;
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashOptions, SimDevice};
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
-use esker_flash::planted::{self, Bug};
-use esker_flash::{Allocation, Durability, Error, Options, PageStore};
+use esker_pages::planted::{self, Bug};
+use esker_pages::{Allocation, Durability, Error, Options, PageStore};
 
 fn holding(bytes: &[u8]) -> Arc<dyn DeviceFile> {
     let file = MemoryDevice::new().open(FILE, Open::CreateNew, Caching::Buffered).unwrap();

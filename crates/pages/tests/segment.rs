@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::*;
 use esker_device::sim::OpKind;
-use esker_flash::{Allocation, Durability, Options, PageStore, Snapshot, Versioned};
+use esker_pages::{Allocation, Durability, Options, PageStore, Snapshot, Versioned};
 
 fn segments() -> Options {
     Options::new().allocation(Allocation::Segment)
