@@ -9,10 +9,10 @@ use esker_device::Purpose;
 
 use crate::engine::Engine;
 use crate::error::{Result, corrupt};
-use crate::map::{Mapping, Node, Root};
-use crate::space::Sector;
+use crate::place::Sector;
 use crate::stats::{Version, named};
 use crate::store::PageStore;
+use crate::version::map::{Mapping, Node, Root};
 
 /// The counts of what a check has read. No damage was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,10 +89,10 @@ impl Engine {
             && seen.insert(at.sector)
         {
             let mut bytes = vec![0; at.bytes as usize];
-            self.file.read_at(at.sector.offset(), &mut bytes, Purpose::Check)?;
+            self.media.read(at.sector.offset(), &mut bytes, Purpose::Check)?;
             if crc32c::crc32c(&bytes) != at.crc {
                 let what = "a node of the map does not match its checksum";
-                return Err(corrupt(self.file.name(), at.sector.offset(), what));
+                return Err(corrupt(self.media.name(), at.sector.offset(), what));
             }
             report.nodes += 1;
         }
@@ -138,7 +138,7 @@ impl Engine {
             std::cmp::Ordering::Equal if !is_once => "slots are both needed and released",
             std::cmp::Ordering::Equal => return Ok(true),
         };
-        Err(corrupt(self.file.name(), 0, what))
+        Err(corrupt(self.media.name(), 0, what))
     }
 }
 

@@ -7,9 +7,9 @@ use esker_device::Purpose;
 
 use crate::engine::Engine;
 use crate::error::{Result, invalid};
-use crate::map::Mapping;
-use crate::space::Sector;
-use crate::view::{Held, View};
+use crate::place::Sector;
+use crate::version::map::Mapping;
+use crate::version::view::{Held, View};
 
 /// One version of the database. Its contents never change, and nothing waits for it. Clones hold
 /// the same version; when the last one is dropped, the pages that only this version needed become

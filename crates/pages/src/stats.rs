@@ -1,8 +1,5 @@
 //! Statistics of a store, for users and for experiments that count bytes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::collect::retired_count;
 use crate::engine::Engine;
 use crate::options::Allocation;
 use crate::store::PageStore;
@@ -16,43 +13,6 @@ macro_rules! named {
     }};
 }
 pub(crate) use named;
-
-/// A count that only grows.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Counts since the store was opened.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) commits: Counter,
-    pub(crate) empty_commits: Counter,
-    pub(crate) aborts: Counter,
-    pub(crate) syncs: Counter,
-    pub(crate) checkpoints: Counter,
-    pub(crate) checkpoints_failed: Counter,
-    pub(crate) whole_pages: Counter,
-    pub(crate) delta_pages: Counter,
-    pub(crate) spilled_pages: Counter,
-    pub(crate) pages: Counter,
-    pub(crate) spilled: Counter,
-    pub(crate) records: Counter,
-    pub(crate) map: Counter,
-    pub(crate) superblocks: Counter,
-    pub(crate) filled: Counter,
-    pub(crate) moved: Counter,
-    pub(crate) moved_pages: Counter,
-    pub(crate) emptied_segments: Counter,
-}
 
 /// Bytes written since the store was opened, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -202,7 +162,7 @@ impl Engine {
             file_bytes: core.space.segment_offset(core.space.segment_count()),
             used_bytes: core.space.used_bytes(),
             live_pages: core.live_slots.max(0) as u64,
-            dead_pages: (core.dead.len() + versions.dead_count() + retired_count(&core)) as u64,
+            dead_pages: (core.dead.len() + versions.dead_count() + core.retired_count()) as u64,
             held_pages: kept.iter().map(|kept| kept.held_slots).sum(),
             delta_bytes: core.delta_bytes.max(0) as u64,
             log_bytes: core.log.bytes,

@@ -8,12 +8,12 @@ use esker_device::DeviceFile;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result, invalid};
-use crate::node::{NAME_BYTES_MAX, NAMES_MAX};
+use crate::log::opening;
+use crate::log::record::Record;
 use crate::options::{Durability, Options};
-use crate::record::Record;
-use crate::recovery;
 use crate::snapshot::Snapshot;
 use crate::thread::Thread;
+use crate::version::node::{NAME_BYTES_MAX, NAMES_MAX};
 use crate::writer::Writer;
 
 /// A database of pages. Every committed version can be read for as long as a reader holds it.
@@ -43,7 +43,7 @@ impl PageStore {
     /// [`Error::Foreign`], [`Error::TooNew`] or [`Error::Corrupt`] for a file that is not a store,
     /// is newer, or is damaged; nothing is written to it then.
     pub fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Self> {
-        Ok(Self::over(recovery::open(file, options)?))
+        Ok(Self::over(opening::open(file, options)?))
     }
 
     /// Opens the store in `file` for reading. Nothing is written; recovery after a crash is done in
@@ -56,7 +56,7 @@ impl PageStore {
     /// # Errors
     /// As [`PageStore::open`].
     pub fn open_read_only(file: Arc<dyn DeviceFile>, options: Options) -> Result<Self> {
-        Ok(Self::over(recovery::open_to_read(file, options)?))
+        Ok(Self::over(opening::open_to_read(file, options)?))
     }
 
     pub(crate) fn over(engine: Arc<Engine>) -> Self {
@@ -120,6 +120,25 @@ impl PageStore {
         let engine = self.engine();
         engine.check_process()?;
         engine.checkpoint_core(&mut engine.core.lock())
+    }
+
+    /// With [`crate::Allocation::Segment`]: moves what lives out of all segments that hold garbage,
+    /// as far as there is room, and says how many became free. The store does the part of this that
+    /// it needs by itself. Takes two checkpoints. With [`crate::Allocation::Slot`] nothing is to
+    /// do.
+    ///
+    /// # Errors
+    /// As [`PageStore::checkpoint`].
+    pub fn collect(&self) -> Result<u32> {
+        let engine = self.engine();
+        let mut core = engine.core.lock();
+        if !core.space.is_in_order() {
+            return Ok(0);
+        }
+        engine.checkpoint_core(&mut core)?;
+        let emptied = engine.collect_core(&mut core, u32::MAX)?;
+        engine.checkpoint_core(&mut core)?;
+        Ok(emptied)
     }
 
     /// Begins the concurrent checkpoint that the store's thread takes, for tests that take its

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use esker_device::Purpose;
 use parking_lot::Mutex;
 
-use crate::concurrent_checkpoint::Unfinished;
 use crate::engine::{Core, Engine};
 use crate::error::Result;
+use crate::log::concurrent_checkpoint::Unfinished;
 
 /// The thread, once it has started.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result, invalid};
-use crate::map::{Entry, Mapping, Root};
 use crate::options::check_page_size;
 use crate::snapshot::{Snapshot, check_range};
+use crate::version::map::{Entry, Mapping, Root};
 
 /// Bytes of pages' memory that one transaction leaves to the next.
 const SPARE_BYTES: usize = 1 << 20;

@@ -1,0 +1,148 @@
+//! Application of records: what a record of the log changes in memory.
+//!
+//! [`apply`] takes the slots that a record names, publishes the version that it makes, and keeps
+//! what is prepared and which versions have names. It reads and writes nothing on the device.
+//! Recovery applies the records that it finds; an open engine can apply records that it did not
+//! write itself, in their order, and its readers keep their versions.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::engine::{Core, Engine, Prepared};
+use crate::log::record::{Changes, Record};
+use crate::place::{Class, Sector};
+use crate::planted::{self, Bug};
+use crate::version::map::Root;
+use crate::version::versions::Versions;
+
+/// The reason why a record cannot be applied; the state is then not that of any log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// The place in the file that it is about, in bytes, or 0.
+    pub(crate) at: u64,
+    pub(crate) what: &'static str,
+}
+
+impl Misfit {
+    const fn new(what: &'static str) -> Self {
+        Self { at: 0, what }
+    }
+}
+
+/// Applies the record that follows the last one applied to `core` and `versions`. Holds `versions`
+/// only for single steps.
+///
+/// # Errors
+/// The record does not follow from those before it.
+pub(crate) fn apply(
+    core: &mut Core,
+    versions: &Mutex<Versions>,
+    record: Record,
+) -> Result<(), Misfit> {
+    match (record, core.prepared.take()) {
+        (Record::Commit(changes), None) => {
+            claim_changes(core, versions, &changes)?;
+            publish_newest(core, versions, &changes);
+        }
+        (Record::Prepare(name, changes), None) => {
+            claim_changes(core, versions, &changes)?;
+            core.prepared = Some(Prepared { name, changes });
+        }
+        (Record::Decide(true), Some(prepared)) => {
+            publish_newest(core, versions, &prepared.changes);
+        }
+        (Record::Decide(false), Some(prepared)) => drop_changes(core, &prepared.changes),
+        (Record::Pin(version, name), prepared) => {
+            core.prepared = prepared;
+            let mut versions = versions.lock();
+            if versions.newest().0 != version || core.named.contains_key(&name) {
+                return Err(Misfit::new("a record names a version that is not there"));
+            }
+            versions.pin_at(version);
+            core.named.insert(name, version);
+        }
+        (Record::Unpin(name), prepared) => {
+            core.prepared = prepared;
+            match core.named.remove(&name) {
+                Some(version) => versions.lock().unpin(version),
+                None => return Err(Misfit::new("a record releases a name that is not there")),
+            }
+        }
+        _ => return Err(Misfit::new("a record does not follow from those before it")),
+    }
+    Ok(())
+}
+
+/// Checks changes and takes their slots.
+fn claim_changes(
+    core: &mut Core,
+    versions: &Mutex<Versions>,
+    changes: &Changes,
+) -> Result<(), Misfit> {
+    {
+        let versions = versions.lock();
+        let (newest, root) = versions.newest();
+        let same_size = changes.page_size == root.page_size || changes.is_new_map;
+        let fits = u64::from(changes.page_size) <= core.space.segment_bytes();
+        if changes.version != newest + 1 || !same_size || !fits {
+            return Err(Misfit::new("a commit does not follow from the one before it"));
+        }
+    }
+    let mut places = changes.places();
+    places.try_for_each(|(page, entry)| claim(core, page, entry.slot, changes.page_size))
+}
+
+/// Takes the very slot that a page of this many bytes is in.
+pub(crate) fn claim(
+    core: &mut Core,
+    page: u32,
+    slot: Sector,
+    page_size: u32,
+) -> Result<(), Misfit> {
+    let space = &mut core.space;
+    let claimed = Class::holding(page_size as usize).is_some_and(|class| {
+        if space.is_in_order() {
+            space.claim_in_row(slot, class, page)
+        } else {
+            space.claim(slot, class)
+        }
+    });
+    if claimed {
+        return Ok(());
+    }
+    let what = "page at an unallocated offset, or at the offset of another page";
+    Err(Misfit { at: slot.offset(), what })
+}
+
+/// Makes changes of the newest version the newest version.
+fn publish_newest(core: &mut Core, versions: &Mutex<Versions>, changes: &Changes) {
+    let base = Arc::clone(versions.lock().newest().1);
+    publish(core, versions, changes, &base);
+}
+
+/// Makes the version that changes make of `base`, the newest, the newest one.
+fn publish(core: &mut Core, versions: &Mutex<Versions>, changes: &Changes, base: &Root) {
+    let applied = changes.apply(base);
+    core.delta_bytes += applied.delta_bytes;
+    core.live_slots += applied.slots;
+    let root = Arc::new(applied.root);
+    versions.lock().publish(changes.version, root, applied.replaced);
+}
+
+/// Drops a prepared transaction: its slots are dead.
+pub(crate) fn drop_changes(core: &mut Core, changes: &Changes) {
+    core.dead.extend(changes.slots().map(|entry| entry.slot));
+}
+
+impl Engine {
+    /// Makes changes visible after their record has been written.
+    pub(crate) fn publish(&self, core: &mut Core, changes: &Changes, base: &Root) {
+        publish(core, &self.versions, changes, base);
+        if planted::is(Bug::ReusedBeforeCheckpoint) {
+            let dead = self.versions.lock().take_dead();
+            dead.into_iter().for_each(|sector| core.space.free(sector));
+        }
+        self.counters.commits.add(1);
+    }
+}

@@ -1,0 +1,23 @@
+//! The log: records, checkpoints, and what an opening makes of both.
+//!
+//! Reading order: [`record`], [`frames`], [`superblock`] (the bytes); [`scan`] (reading a log),
+//! [`write`] (appending to it); [`checkpoint`], [`notes`] and [`concurrent_checkpoint`] (one that
+//! hardly delays commits), [`due`] (when one is taken); [`creation`] (what a file is), [`loader`]
+//! (the maps of a checkpoint), [`apply`] (what a record changes), [`recovery`], [`opening`], and
+//! [`read_only`] (a store opened for reading, and written later).
+
+pub(crate) mod apply;
+pub(crate) mod checkpoint;
+pub(crate) mod concurrent_checkpoint;
+pub(crate) mod creation;
+pub(crate) mod due;
+pub(crate) mod frames;
+pub(crate) mod loader;
+pub(crate) mod notes;
+pub(crate) mod opening;
+pub(crate) mod read_only;
+pub(crate) mod record;
+pub(crate) mod recovery;
+pub(crate) mod scan;
+pub(crate) mod superblock;
+pub(crate) mod write;

@@ -1,0 +1,160 @@
+//! Opening a store, or making a new one where there is nothing.
+//!
+//! Opening decides once what a crash left: if it found a record in the log, it takes a checkpoint
+//! before anything is read, so that no later opening decides otherwise. An opening that finds none
+//! writes nothing until the first commit, and an opening for reading never writes
+//! ([`crate::log::read_only`]).
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use esker_device::process::Process;
+use esker_device::{DeviceFile, Purpose};
+use esker_format::ids::StoreId;
+use parking_lot::{Condvar, Mutex};
+
+use crate::alloc::space::Space;
+use crate::counters::Counters;
+use crate::engine::{Core, Engine, Gated};
+use crate::error::{Error, Result};
+use crate::log::creation::{NEW_SEGMENTS, check_new, find_in, put_zeros};
+use crate::log::frames::Log;
+use crate::log::recovery::{Recovered, recover};
+use crate::log::superblock::{Found, Superblock};
+use crate::media::gate::Gate;
+use crate::media::{FileMedia, Media};
+use crate::options::{Allocation, Options};
+use crate::planted::{self, Bug};
+use crate::version::map::{NodeRef, Releases, Root};
+use crate::version::versions::Versions;
+
+/// A random number, for identities only.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// The media of a file for code that fills segments in order, given the bytes of a segment.
+type MakeMedia = fn(&Arc<dyn DeviceFile>, u32) -> Arc<dyn Media>;
+
+/// Opens what is in `file`, or makes a new store where there is nothing.
+pub(crate) fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
+    open_on(file, options, |file, bytes| Arc::new(FileMedia::new(Arc::clone(file), bytes)))
+}
+
+/// As [`open`], with another idea of the file's blocks.
+pub(crate) fn open_on(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    media: MakeMedia,
+) -> Result<Arc<Engine>> {
+    options.check()?;
+    let unknown = media(&file, options.segment_bytes);
+    let Found::Superblock(block) = find_in(&*unknown)? else {
+        check_new(&*unknown, &options)?;
+        return create(unknown, options);
+    };
+    let disk = Disk { media: media(&file, block.segment_bytes), gated: None };
+    let (engine, found) = load(disk, options, &block)?;
+    if planted::is(Bug::LogWrittenOn) {
+        engine.core.lock().is_log_ours = true;
+    } else if found {
+        decide_once(&engine)?;
+    }
+    Ok(engine)
+}
+
+/// Opens what is in `file` and writes nothing: what a crash left to be done is done in memory, and
+/// where there is nothing, it is an empty database.
+pub(crate) fn open_to_read(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
+    options.check()?;
+    let unknown = FileMedia::new(Arc::clone(&file), options.segment_bytes);
+    let found = find_in(&unknown)?;
+    if found == Found::Nothing {
+        check_new(&unknown, &options)?;
+    }
+    let gate = Arc::new(Gate::new(file));
+    let disk = |bytes| {
+        let media = Arc::new(FileMedia::new(Arc::clone(&gate) as _, bytes));
+        Disk { media, gated: Some(Gated { gate, found }) }
+    };
+    match found {
+        Found::Superblock(block) => {
+            load(disk(block.segment_bytes), options, &block).map(|(engine, _)| engine)
+        }
+        _ => Ok(empty(disk(options.segment_bytes), options)),
+    }
+}
+
+/// The file of a store.
+struct Disk {
+    media: Arc<dyn Media>,
+    gated: Option<Gated>,
+}
+
+fn engine(disk: Disk, options: Options, block: &Superblock, recovered: Recovered) -> Arc<Engine> {
+    let Recovered { mut versions, releases, mut core } = recovered;
+    if block.allocation == Allocation::Segment {
+        versions.get_mut().let_pages_move();
+        core.space.fill_in_order();
+    }
+    Arc::new(Engine {
+        process: Process::current(),
+        media: disk.media,
+        gated: disk.gated,
+        options,
+        store: block.store,
+        segment_bytes: block.segment_bytes,
+        versions,
+        core: Mutex::new(core),
+        has_writer: AtomicBool::new(false),
+        spare: Mutex::default(),
+        poison: OnceLock::new(),
+        releases,
+        counters: Counters::default(),
+        wake: Condvar::new(),
+    })
+}
+
+/// Makes a new store: zeros, then a checkpoint of nothing.
+fn create(media: Arc<dyn Media>, options: Options) -> Result<Arc<Engine>> {
+    put_zeros(&*media, options.segment_bytes)?;
+    let engine = empty(Disk { media, gated: None }, options);
+    engine.checkpoint_core(&mut engine.core.lock())?;
+    Ok(engine)
+}
+
+/// A new store before its first checkpoint.
+fn empty(disk: Disk, options: Options) -> Arc<Engine> {
+    let segment_bytes = options.segment_bytes;
+    let block = Superblock {
+        store: StoreId(random()),
+        epoch: 0,
+        number: 1,
+        segment_bytes,
+        log: [0, 0],
+        roots: NodeRef::default(),
+        allocation: options.allocation,
+        log_unit: 512,
+    };
+    let versions = Versions::new(0, Arc::new(Root::empty(options.page_size)));
+    let mut log = Log::new(&block);
+    log.segments.clear();
+    let core = Core::new(Space::new(segment_bytes, NEW_SEGMENTS), log, 1);
+    let releases = Releases::default();
+    engine(disk, options, &block, Recovered { versions: Mutex::new(versions), releases, core })
+}
+
+/// Loads a store. Says whether there was anything in its log.
+fn load(disk: Disk, options: Options, block: &Superblock) -> Result<(Arc<Engine>, bool)> {
+    let (recovered, found) = recover(&*disk.media, block, disk.gated.is_some())?;
+    Ok((engine(disk, options, block, recovered), found))
+}
+
+/// Makes what was found in the log durable. Without room for a checkpoint a sync does it.
+fn decide_once(engine: &Engine) -> Result<()> {
+    match engine.checkpoint_core(&mut engine.core.lock()) {
+        Err(Error::Full { .. }) => engine.media.flush(Purpose::Recovery).map_err(Error::from),
+        outcome => outcome,
+    }
+}

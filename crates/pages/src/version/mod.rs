@@ -1,0 +1,12 @@
+//! Versions: which page is where in each, and what is freed when one is released.
+//!
+//! Reading order: [`versions`] (the list of readable versions), [`map`] (where the pages of one
+//! are), [`delta`] (pages with few changed bytes), [`node`] (the bytes of a map's nodes), [`view`]
+//! (how a reader finds its pages), [`relocate`] (the maps after pages were moved).
+
+pub(crate) mod delta;
+pub(crate) mod map;
+pub(crate) mod node;
+pub(crate) mod relocate;
+pub(crate) mod versions;
+pub(crate) mod view;

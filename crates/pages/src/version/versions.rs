@@ -1,0 +1,276 @@
+//! The readable versions, and the slots that only they need: MV-FTL's list of committed diffs.
+//!
+//! After D. Lee, M. Shin, W. Choi, H. Roh, S. Park, "MV-FTL: An FTL That Provides Page-Level
+//! Multi-Version Management" (IEEE TKDE), sections 3.4 and 3.5. The paper keeps for every committed
+//! transaction the mappings that it made, looks a page up from its version backwards (Algorithm 2),
+//! and purges a version without readers by moving its mappings into the main map, where it is the
+//! oldest, or into the next version's (Algorithm 3). Here every version has a map of its own that
+//! shares nearly all nodes with its neighbours, which gives the same answer in a few steps. What is
+//! kept for every version is the other side of its diff: the slots that it **replaced**. Its
+//! predecessors still need those slots. Purging moves these lists, never data. A slot dies here as
+//! soon as no version has it; in the paper a page that the main map holds under the oldest diff
+//! dies one purge later.
+//!
+//! Invariants:
+//! - the list is never empty; its last version, the tail, is the newest and is never purged.
+//! - every version but the tail has a reader. A tail without readers is examined again when a
+//!   new commit displaces it.
+//! - `replaced` of a version has an entry for each page whose slot differs, or in between
+//!   differed, from the slot in the version before it in the list: the slot which that version has,
+//!   or that it has none. The first version's is empty.
+//! - a slot is in `dead` once, when no version in the list has it any more.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
+
+use crate::place::Sector;
+use crate::planted::{self, Bug};
+use crate::version::map::{Entry as Mapped, Root};
+use crate::version::relocate::{Evicted, Move, Relocation};
+use crate::version::view::{Current, View};
+
+/// The slots that pages had before a version gave them others; [`Sector::NONE`] for those that had
+/// none.
+pub(crate) type Replaced = HashMap<u32, Sector>;
+
+#[derive(Debug)]
+struct Version {
+    root: Arc<Root>,
+    /// The place from which readers take the root, where pages move; made for the first reader.
+    current: Option<Current>,
+    readers: u64,
+    replaced: Replaced,
+}
+
+impl Version {
+    fn new(root: Arc<Root>, readers: u64, replaced: Replaced) -> Self {
+        Self { root, current: None, readers, replaced }
+    }
+
+    fn view(&mut self, pages_move: bool) -> View {
+        if !pages_move {
+            return View::Fixed(Arc::clone(&self.root));
+        }
+        let make = || Current::new(RwLock::new(Arc::clone(&self.root)));
+        View::Moving(Arc::clone(self.current.get_or_insert_with(make)))
+    }
+}
+
+/// The list of committed versions.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    list: BTreeMap<u64, Version>,
+    dead: Vec<Sector>,
+    /// The newest version: the last of the list.
+    tail: (u64, Arc<Root>),
+    /// Whether garbage collection moves pages.
+    pages_move: bool,
+}
+
+/// The result of moving pages.
+pub(crate) struct Relocated {
+    /// Whether a version had the page at its old place.
+    pub(crate) is_needed: Vec<bool>,
+    /// The roots that lead to the old places.
+    pub(crate) old_roots: Vec<Weak<Root>>,
+}
+
+/// A version that is kept, and what is kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) version: u64,
+    pub(crate) readers: u64,
+    /// Slots that this version has and the next one has not.
+    pub(crate) held_slots: u64,
+    pub(crate) pages: u32,
+    pub(crate) page_size: u32,
+}
+
+impl Versions {
+    pub(crate) fn new(version: u64, root: Arc<Root>) -> Self {
+        let only = Version::new(Arc::clone(&root), 0, Replaced::new());
+        let (list, tail) = (BTreeMap::from([(version, only)]), (version, root));
+        Self { list, dead: Vec::new(), tail, pages_move: false }
+    }
+
+    /// From now on pages may be moved. Before the first reader.
+    pub(crate) fn let_pages_move(&mut self) {
+        self.pages_move = true;
+    }
+
+    /// The newest version.
+    pub(crate) fn newest(&self) -> (u64, &Arc<Root>) {
+        (self.tail.0, &self.tail.1)
+    }
+
+    /// Adds a reader to the newest version.
+    pub(crate) fn pin(&mut self) -> (u64, View) {
+        let version = self.tail.0;
+        let Some(tail) = self.list.get_mut(&version) else {
+            return (version, View::Fixed(Arc::clone(&self.tail.1)));
+        };
+        tail.readers += 1;
+        (version, tail.view(self.pages_move))
+    }
+
+    /// Adds a reader to a version of the list.
+    pub(crate) fn pin_at(&mut self, version: u64) -> Option<View> {
+        let kept = self.list.get_mut(&version)?;
+        kept.readers += 1;
+        Some(kept.view(self.pages_move))
+    }
+
+    /// A version of the list.
+    pub(crate) fn root(&self, version: u64) -> Option<&Arc<Root>> {
+        self.list.get(&version).map(|kept| &kept.root)
+    }
+
+    /// All roots, the oldest first.
+    pub(crate) fn roots(&self) -> Vec<Arc<Root>> {
+        self.list.values().map(|kept| Arc::clone(&kept.root)).collect()
+    }
+
+    /// The entry that a version has for a page, if that is at this place.
+    pub(crate) fn entry_at(&self, page: u32, place: Sector) -> Option<Mapped> {
+        let entries = self.list.values().rev().map(|kept| kept.root.map.get(page).entry);
+        entries.into_iter().find(|entry| entry.slot == place)
+    }
+
+    /// Puts the new places of pages into all versions. `moves` ascend. Nodes of maps in places that
+    /// are `evicted` get new ones with the next checkpoint.
+    pub(crate) fn relocate(&mut self, moves: &[Move], evicted: Option<Evicted<'_>>) -> Relocated {
+        let mut relocation = Relocation::new(moves, evicted);
+        let mut old_roots = Vec::new();
+        let newest = self.tail.0;
+        for (version, kept) in &mut self.list {
+            if planted::is(Bug::VersionForgotten) && *version != newest {
+                continue;
+            }
+            let Some(map) = relocation.map(&kept.root.map) else { continue };
+            let root = Arc::new(Root { map, ..*kept.root });
+            if let Some(current) = &kept.current {
+                *current.write() = Arc::clone(&root);
+            }
+            old_roots.push(std::mem::replace(&mut kept.root, root));
+        }
+        if let Some(tail) = self.list.get(&newest) {
+            self.tail.1 = Arc::clone(&tail.root);
+        }
+        for replaced in self.list.values_mut().map(|kept| &mut kept.replaced) {
+            let needed = moves.iter().zip(&relocation.is_needed);
+            for (step, _) in needed.filter(|(_, is_needed)| **is_needed) {
+                match replaced.get_mut(&step.page) {
+                    Some(place) if *place == step.from => *place = step.to,
+                    _ => {}
+                }
+            }
+        }
+        // The nodes outlive the relocation, which knows them by their addresses.
+        let is_needed = relocation.is_needed;
+        Relocated { is_needed, old_roots: old_roots.iter().map(Arc::downgrade).collect() }
+    }
+
+    /// Takes a reader away, and purges the version when it was the last one's.
+    pub(crate) fn unpin(&mut self, version: u64) {
+        let Some(kept) = self.list.get_mut(&version) else { return };
+        kept.readers = kept.readers.saturating_sub(1);
+        if kept.readers == 0 {
+            self.purge(version);
+        }
+    }
+
+    /// Appends a version which replaced these slots of the newest.
+    pub(crate) fn publish(&mut self, version: u64, root: Arc<Root>, replaced: Replaced) {
+        let before = self.tail.0;
+        self.tail = (version, Arc::clone(&root));
+        self.list.insert(version, Version::new(root, 0, replaced));
+        if self.list.get(&before).is_some_and(|kept| kept.readers == 0) {
+            self.purge(before);
+        }
+    }
+
+    /// Puts a version before all others, while a store is opened: `newer` are the slots that the
+    /// first of the list took the place of.
+    pub(crate) fn prepend(&mut self, version: u64, root: Arc<Root>, newer: Replaced) {
+        if let Some(mut first) = self.list.first_entry() {
+            first.get_mut().replaced = newer;
+        }
+        self.list.insert(version, Version::new(root, 0, Replaced::new()));
+    }
+
+    /// Algorithm 3.
+    fn purge(&mut self, version: u64) {
+        let is_head = self.list.first_key_value().is_some_and(|(first, _)| *first == version);
+        let Some(next) = self.list.range(version + 1..).next().map(|(next, _)| *next) else {
+            return;
+        };
+        let Some(victim) = self.list.remove(&version) else { return };
+        let Some(next) = self.list.get_mut(&next) else { return };
+        if is_head || planted::is(Bug::OlderReadersIgnored) {
+            let replaced = std::mem::take(&mut next.replaced);
+            self.dead.extend(slots(&replaced));
+        } else {
+            merge(victim.replaced, &mut next.replaced, &mut self.dead);
+        }
+    }
+
+    /// The slots that no version needs any more, once each.
+    pub(crate) fn take_dead(&mut self) -> Vec<Sector> {
+        std::mem::take(&mut self.dead)
+    }
+
+    /// The slots that no version needs, left where they are.
+    pub(crate) fn dead(&self) -> &[Sector] {
+        &self.dead
+    }
+
+    /// The number of slots that no version needs and that have not been taken.
+    pub(crate) fn dead_count(&self) -> usize {
+        self.dead.len()
+    }
+
+    /// All versions, the oldest first.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        let held = self.list.values().skip(1).map(|next| slots(&next.replaced).count() as u64);
+        let held = held.chain(std::iter::once(0));
+        let kept = self.list.iter().zip(held).map(|((version, kept), held_slots)| Kept {
+            version: *version,
+            readers: kept.readers,
+            held_slots,
+            pages: kept.root.pages,
+            page_size: kept.root.page_size,
+        });
+        kept.collect()
+    }
+}
+
+fn slots(replaced: &Replaced) -> impl Iterator<Item = Sector> {
+    replaced.values().copied().filter(|slot| *slot != Sector::NONE)
+}
+
+/// Moves the victim's replaced slots into the next version's. Where both replaced a slot of a page,
+/// the next version's was the victim's own, which no other version has. The smaller is moved into
+/// the larger, so that the cost of a long history is that of its commits.
+fn merge(victim: Replaced, next: &mut Replaced, dead: &mut Vec<Sector>) {
+    if victim.len() <= next.len() {
+        for (page, older) in victim {
+            dead.extend(next.insert(page, older).filter(|slot| *slot != Sector::NONE));
+        }
+        return;
+    }
+    let newer = std::mem::replace(next, victim);
+    for (page, slot) in newer {
+        match next.entry(page) {
+            Entry::Occupied(_) => dead.extend((slot != Sector::NONE).then_some(slot)),
+            Entry::Vacant(vacant) => {
+                vacant.insert(slot);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
