@@ -7,10 +7,12 @@ use std::sync::{Arc, Weak};
 
 use esker_device::Purpose;
 
+use crate::counters::named;
 use crate::engine::Engine;
 use crate::error::{Result, corrupt};
 use crate::place::Sector;
-use crate::stats::{Version, named};
+use crate::snapshot::Snapshot;
+use crate::stats::Version;
 use crate::store::PageStore;
 use crate::version::map::{Mapping, Node, Root};
 
@@ -45,7 +47,7 @@ impl PageStore {
     pub fn check(&self) -> Result<Report> {
         let engine = self.engine();
         let versions: Vec<u64> = self.versions().iter().map(|at: &Version| at.version).collect();
-        let held = versions.into_iter().filter_map(|at| crate::Snapshot::of(engine, at));
+        let held = versions.into_iter().filter_map(|at| Snapshot::of(engine, at));
         let held: Vec<_> = held.collect();
         let mut report = Report { accounted: engine.account()?, ..Report::default() };
         let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Counts of an open store, which only grow.
+//! Counts of an open store, which only grow; and numbers by their names.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,3 +38,13 @@ pub(crate) struct Counters {
     pub(crate) moved_pages: Counter,
     pub(crate) emptied_segments: Counter,
 }
+
+/// Numbers by their names, for programs that show them: a field that is not listed does not
+/// compile.
+macro_rules! named {
+    ($of:expr, $type:ident { $($field:ident),+ } $(without $($left:ident),+)?) => {{
+        let $type { $($field,)+ $($($left: _,)+)? } = $of;
+        [$((stringify!($field), u64::from(*$field))),+]
+    }};
+}
+pub(crate) use named;

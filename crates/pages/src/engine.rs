@@ -14,6 +14,7 @@ use esker_device::process::Process;
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
+use crate::alloc::allocation::Allocation;
 use crate::alloc::mover::{Mover, Retired};
 use crate::alloc::space::Space;
 use crate::counters::Counters;
@@ -39,6 +40,8 @@ pub(crate) struct Engine {
     pub(crate) media: Arc<dyn Media>,
     /// The gate that it is behind if the store was opened for reading.
     pub(crate) gated: Option<Gated>,
+    /// The way in which places for pages are found, chosen at opening.
+    pub(crate) allocation: &'static dyn Allocation,
     pub(crate) options: Options,
     pub(crate) store: StoreId,
     pub(crate) segment_bytes: u32,

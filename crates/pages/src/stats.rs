@@ -1,18 +1,9 @@
 //! Statistics of a store, for users and for experiments that count bytes.
 
+use crate::counters::named;
 use crate::engine::Engine;
 use crate::options::Allocation;
 use crate::store::PageStore;
-
-/// Numbers by their names, for programs that show them: a field that is not listed does not
-/// compile.
-macro_rules! named {
-    ($of:expr, $type:ident { $($field:ident),+ } $(without $($left:ident),+)?) => {{
-        let $type { $($field,)+ $($($left: _,)+)? } = $of;
-        [$((stringify!($field), u64::from(*$field))),+]
-    }};
-}
-pub(crate) use named;
 
 /// Bytes written since the store was opened, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,7 +149,7 @@ impl Engine {
             moved: counters.moved.get(),
         };
         Stats {
-            allocation: self.allocation(&core),
+            allocation: self.allocation.kind(),
             file_bytes: core.space.segment_offset(core.space.segment_count()),
             used_bytes: core.space.used_bytes(),
             live_pages: core.live_slots.max(0) as u64,

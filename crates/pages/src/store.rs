@@ -1,13 +1,17 @@
 //! The handle of an open store.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker_device::DeviceFile;
 
+use crate::alloc::compact::{self, Compacted};
 use crate::engine::Engine;
 use crate::error::{Error, Result, invalid};
+#[cfg(feature = "_planted")]
+use crate::log::concurrent_checkpoint::Unfinished;
 use crate::log::opening;
 use crate::log::record::Record;
 use crate::options::{Durability, Options};
@@ -65,6 +69,26 @@ impl PageStore {
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.shared.engine
+    }
+
+    /// Whether the store can only be read: [`PageStore::open_read_only`].
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.engine().is_read_only()
+    }
+
+    /// Makes a store that was opened for reading writable, through `file`, which is the same file.
+    /// Clones and snapshots continue, and see later commits. The caller ensures that no other
+    /// process has the file open, or has written to it in the meantime. Does nothing to a store
+    /// that is writable.
+    ///
+    /// Has the cost of [`PageStore::open`] after a crash: a checkpoint if the log had records.
+    ///
+    /// # Errors
+    /// [`Error::Full`] or an error of the device: the store stays as it was; or [`Error::Locked`]
+    /// where another process has written to it: then every read fails.
+    pub fn make_writable(&self, file: Arc<dyn DeviceFile>) -> Result<()> {
+        self.engine().make_writable(file)
     }
 
     /// Holds the newest committed version. No I/O.
@@ -131,14 +155,39 @@ impl PageStore {
     /// As [`PageStore::checkpoint`].
     pub fn collect(&self) -> Result<u32> {
         let engine = self.engine();
-        let mut core = engine.core.lock();
-        if !core.space.is_in_order() {
-            return Ok(0);
-        }
-        engine.checkpoint_core(&mut core)?;
-        let emptied = engine.collect_core(&mut core, u32::MAX)?;
-        engine.checkpoint_core(&mut core)?;
-        Ok(emptied)
+        engine.allocation.collect_all(engine)
+    }
+
+    /// Makes the file as short as its live contents allow, and returns the rest to the file system.
+    /// It does not wait for readers; commits continue, and wait for one step at most. After each
+    /// step `going` is called with the number of pages moved and the number left, and may end the
+    /// compaction: the finished steps are kept.
+    ///
+    /// Cost: one read and one write for each page that moves (those behind the new end, and those
+    /// in front that leave segments half empty), in steps of 1 MiB; two checkpoints for each of at
+    /// most eight passes, usually two or three; with [`crate::Allocation::Segment`] also a read and
+    /// a write for each page in a segment of which more than a sixteenth is dead. Memory: 12 bytes
+    /// for each page that is moved.
+    ///
+    /// Afterwards the file has its live contents (the database, named versions, maps with their
+    /// deltas), the log and a few segments that are not full; the next commit lets it grow by what
+    /// a checkpoint needs. Two kinds of pages stay where they are, and the file ends behind them:
+    /// with [`crate::Allocation::Slot`] the pages that live snapshots have from before, and the
+    /// pages of a transaction that is not over.
+    ///
+    /// # Errors
+    /// As [`PageStore::checkpoint`]. The store is unchanged, except for pages that were moved.
+    pub fn compact(&self, going: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Compacted> {
+        compact::run(self.engine(), going)
+    }
+
+    /// Begins a pass of [`PageStore::compact`], for tests that take its steps themselves.
+    ///
+    /// # Errors
+    /// As [`PageStore::checkpoint`].
+    #[cfg(feature = "_planted")]
+    pub fn begin_squeeze(&self) -> Result<compact::Squeeze> {
+        compact::Squeeze::begin(self.engine())
     }
 
     /// Begins the concurrent checkpoint that the store's thread takes, for tests that take its
@@ -147,8 +196,8 @@ impl PageStore {
     /// # Errors
     /// As [`PageStore::checkpoint`].
     #[cfg(feature = "_planted")]
-    pub fn begin_checkpoint(&self) -> Result<crate::Unfinished> {
-        crate::Unfinished::begin(self.engine())
+    pub fn begin_checkpoint(&self) -> Result<Unfinished> {
+        Unfinished::begin(self.engine())
     }
 
     /// Keeps the newest version under a name until [`PageStore::unpin_named`], also after a

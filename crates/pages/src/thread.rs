@@ -87,7 +87,7 @@ fn checkpoint(engine: &Arc<Engine>) -> Result<()> {
     if outcome.is_err() {
         engine.counters.checkpoints_failed.add(1);
     }
-    outcome.and_then(|()| engine.collect_in_background())
+    outcome.and_then(|()| engine.allocation.collect_in_background(engine))
 }
 
 /// Sees to room. Where the device has none, commits say so when they need it.

@@ -32,17 +32,13 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
-
 use crate::alloc::mover::{Mover, Retired};
 use crate::alloc::moves::Load;
-use crate::alloc::space::open_segment::Heat;
+use crate::counters::named;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result};
 use crate::place::{Class, Sector};
 use crate::planted::{self, Bug};
-use crate::stats::named;
-use crate::store::PageStore;
 use crate::version::map::Root;
 
 /// Bytes of pages that are moved in one step.
@@ -50,7 +46,7 @@ const STEP_BYTES: u64 = 1 << 20;
 /// The maximum number of passes: commits may make new work for ever.
 const PASSES_MAX: u32 = 8;
 
-/// The result of [`PageStore::compact`].
+/// The result of [`crate::PageStore::compact`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Bytes of the file before.
@@ -107,9 +103,9 @@ impl Squeeze {
     /// collection in progress.
     ///
     /// # Errors
-    /// As [`PageStore::checkpoint`].
-    pub fn begin(store: &PageStore) -> Result<Self> {
-        let engine = Arc::clone(store.engine());
+    /// As [`crate::PageStore::checkpoint`].
+    pub(crate) fn begin(engine: &Arc<Engine>) -> Result<Self> {
+        let engine = Arc::clone(engine);
         let mut core = engine.idle();
         engine.checkpoint_core(&mut core)?;
         core.mover = Mover::Squeeze;
@@ -142,7 +138,8 @@ impl Squeeze {
             return Ok(false);
         }
         let class = last.class;
-        let room = core.space.room_for(class, Heat::Cold).min(STEP_BYTES / class.bytes());
+        let room = engine.allocation.room_to_move(&core.space, class);
+        let room = room.min(STEP_BYTES / class.bytes());
         let alike = self.evicted.iter().rev().take_while(|evicted| evicted.class == class);
         let some = alike.count().min(room as usize);
         if some == 0 {
@@ -154,9 +151,8 @@ impl Squeeze {
         let some = some.into_iter().map(|evicted| (evicted.from, evicted.page));
         let mut load = engine.live_of(class, some);
         engine.take_for(&mut core, &mut load)?;
-        let is_in_order = core.space.is_in_order();
         drop(core);
-        let copied = engine.copy(&load, is_in_order);
+        let copied = engine.copy(&load);
         self.moved += load.moves.len() as u64;
         engine.finish_load(&mut engine.core.lock(), load, &copied);
         copied.map(|_| !self.evicted.is_empty())
@@ -166,7 +162,7 @@ impl Squeeze {
     /// many pages were moved.
     ///
     /// # Errors
-    /// As [`PageStore::checkpoint`]; the file is as long as before.
+    /// As [`crate::PageStore::checkpoint`]; the file is as long as before.
     pub fn finish(self) -> Result<u64> {
         let engine = Arc::clone(&self.engine);
         let mut core = engine.core.lock();
@@ -224,23 +220,10 @@ fn evicted(roots: &[Arc<Root>], closed: &Closed) -> Vec<Evicted> {
 }
 
 impl Engine {
-    /// The core, when neither garbage is collected nor a checkpoint on its way.
-    fn idle(&self) -> MutexGuard<'_, Core> {
-        let mut core = self.core.lock();
-        while core.mover.is_any() || core.is_saving {
-            self.wake.wait(&mut core);
-        }
-        core
-    }
-
     /// Takes new places for pages. There is room.
     fn take_for(&self, core: &mut Core, load: &mut Load) -> Result<()> {
         let pages: Vec<u32> = load.moves.iter().map(|step| step.page).collect();
-        let taken = if core.space.is_in_order() {
-            self.append_places(core, Heat::Cold, load.class, &pages)?
-        } else {
-            self.take_slots(core, load.class, pages.len(), 0)?
-        };
+        let taken = self.allocation.take_to_move(self, core, load.class, &pages)?;
         for (step, to) in load.moves.iter_mut().zip(taken) {
             step.to = to;
         }
@@ -272,78 +255,30 @@ impl Engine {
     }
 }
 
-impl PageStore {
-    /// Makes the file as short as its live contents allow, and returns the rest to the file system.
-    /// It does not wait for readers; commits continue, and wait for one step at most. After each
-    /// step `going` is called with the number of pages moved and the number left, and may end the
-    /// compaction: the finished steps are kept.
-    ///
-    /// Cost: one read and one write for each page that moves (those behind the new end, and those
-    /// in front that leave segments half empty), in steps of 1 MiB; two checkpoints for each of at
-    /// most eight passes, usually two or three; with [`crate::Allocation::Segment`] also a read and
-    /// a write for each page in a segment of which more than a sixteenth is dead. Memory: 12 bytes
-    /// for each page that is moved.
-    ///
-    /// Afterwards the file has its live contents (the database, named versions, maps with their
-    /// deltas), the log and a few segments that are not full; the next commit lets it grow by what
-    /// a checkpoint needs. Two kinds of pages stay where they are, and the file ends behind them:
-    /// with [`crate::Allocation::Slot`] the pages that live snapshots have from before, and the
-    /// pages of a transaction that is not over.
-    ///
-    /// # Errors
-    /// As [`PageStore::checkpoint`]. The store is unchanged, except for pages that were moved.
-    pub fn compact(&self, going: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Compacted> {
-        let engine = self.engine();
-        let bytes = |count: u32| u64::from(count) * u64::from(engine.segment_bytes);
-        let mut count = engine.file_segments();
-        let mut done = Compacted { before_bytes: bytes(count), ..Compacted::default() };
-        for _ in 0..PASSES_MAX {
-            self.collect_all()?;
-            let mut pass = Squeeze::begin(self)?;
-            let (mut is_over, mut goes_on) = (false, true);
-            while goes_on && !is_over {
-                goes_on = pass.step()?;
-                is_over = going(done.moved_pages + pass.moved, pass.pages_left()).is_break();
-            }
-            let moved = pass.finish()?;
-            done.moved_pages += moved;
-            let before = std::mem::replace(&mut count, engine.file_segments());
-            // One that needed room for its checkpoint leaves the rest to the next.
-            if is_over || (count >= before && moved == 0) {
-                break;
-            }
+/// Makes the file as short as its live contents allow ([`crate::PageStore::compact`]).
+pub(crate) fn run(
+    engine: &Arc<Engine>,
+    going: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Compacted> {
+    let bytes = |count: u32| u64::from(count) * u64::from(engine.segment_bytes);
+    let mut count = engine.file_segments();
+    let mut done = Compacted { before_bytes: bytes(count), ..Compacted::default() };
+    for _ in 0..PASSES_MAX {
+        engine.allocation.collect_dense(engine)?;
+        let mut pass = Squeeze::begin(engine)?;
+        let (mut is_over, mut goes_on) = (false, true);
+        while goes_on && !is_over {
+            goes_on = pass.step()?;
+            is_over = going(done.moved_pages + pass.moved, pass.pages_left()).is_break();
         }
-        done.after_bytes = bytes(count);
-        Ok(done)
-    }
-
-    /// With segments that are filled in order: moves together what lives in them, for as long as
-    /// that empties some.
-    fn collect_all(&self) -> Result<()> {
-        let engine = self.engine();
-        let mut free = 0;
-        loop {
-            {
-                // Somewhere to begin. On a full device there is what was set aside.
-                let mut core = engine.idle();
-                if !core.space.is_in_order() {
-                    return Ok(());
-                }
-                let wanted = engine.kept_free(&core);
-                match engine.ensure_segments(&mut core, wanted) {
-                    Ok(()) | Err(Error::Full { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            if engine.collect_dense()? == 0 {
-                return Ok(());
-            }
-            let mut core = engine.core.lock();
-            engine.checkpoint_core(&mut core)?;
-            let before = std::mem::replace(&mut free, core.space.free_segments());
-            if free <= before {
-                return Ok(());
-            }
+        let moved = pass.finish()?;
+        done.moved_pages += moved;
+        let before = std::mem::replace(&mut count, engine.file_segments());
+        // One that needed room for its checkpoint leaves the rest to the next.
+        if is_over || (count >= before && moved == 0) {
+            break;
         }
     }
+    done.after_bytes = bytes(count);
+    Ok(done)
 }

@@ -64,7 +64,7 @@ impl Engine {
         if count > most {
             return Err(Error::Full { reason: "the file would pass 2 TiB".to_owned() });
         }
-        let is_exact = core.has_thread || core.space.is_in_order() || core.mover.is_any();
+        let is_exact = core.has_thread || !self.allocation.grows_ahead() || core.mover.is_any();
         let ahead = if is_exact { 0 } else { self.spare_segments(core) };
         for added in 0..count.max(ahead).min(most) {
             match self.add_segment(core) {
@@ -106,7 +106,7 @@ impl Engine {
     pub(crate) fn grow_soon(&self, core: &mut Core) {
         let is_little = self.room(core) < self.spare_segments(core) / 2;
         let is_asked = core.is_growth_wanted || core.is_growth_in_vain;
-        let is_for_it = core.has_thread && !core.space.is_in_order() && !core.mover.is_any();
+        let is_for_it = core.has_thread && self.allocation.grows_ahead() && !core.mover.is_any();
         if is_for_it && is_little && !is_asked {
             core.is_growth_wanted = true;
             self.wake.notify_all();

@@ -9,6 +9,7 @@
 //! file shorter ([`crate::alloc::compact`]).
 
 use esker_device::Purpose;
+use parking_lot::MutexGuard;
 
 use crate::alloc::mover::Retired;
 use crate::engine::{Core, Engine};
@@ -33,6 +34,15 @@ impl Core {
 }
 
 impl Engine {
+    /// The core, when neither garbage is collected nor a checkpoint on its way.
+    pub(crate) fn idle(&self) -> MutexGuard<'_, Core> {
+        let mut core = self.core.lock();
+        while core.mover.is_any() || core.is_saving {
+            self.wake.wait(&mut core);
+        }
+        core
+    }
+
     /// Of pages and their places, those that a version has there; others are dead, or of a
     /// transaction that is not committed.
     pub(crate) fn live_of(&self, class: Class, pages: impl Iterator<Item = (Sector, u32)>) -> Load {
@@ -46,7 +56,7 @@ impl Engine {
 
     /// Copies pages and returns for each whether it was copied. A page that cannot be read stays
     /// where it is: it is dead by now, or its next reader gets the error.
-    pub(crate) fn copy(&self, load: &Load, is_in_order: bool) -> Result<Vec<bool>> {
+    pub(crate) fn copy(&self, load: &Load) -> Result<Vec<bool>> {
         let bytes = load.class.bytes() as usize;
         let mut pages: Vec<(Sector, Vec<u8>)> = Vec::with_capacity(load.moves.len());
         let mut copied = Vec::with_capacity(load.moves.len());
@@ -57,7 +67,7 @@ impl Engine {
             pages.push((step.to, page));
         }
         let mut writes: Vec<_> = pages.iter().map(|(to, page)| (*to, page.as_slice())).collect();
-        self.write_places(&mut writes, Purpose::Gc, is_in_order)?;
+        self.allocation.write(self, &mut writes, Purpose::Gc)?;
         self.counters.moved.add(pages.len() as u64 * load.class.bytes());
         Ok(copied)
     }

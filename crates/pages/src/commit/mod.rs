@@ -8,8 +8,7 @@
 
 use std::sync::Arc;
 
-use esker_device::Purpose;
-
+use crate::alloc::allocation::{Commit, PageBytes};
 use crate::commit::plan::Plan;
 use crate::engine::Core;
 use crate::error::{Error, Result};
@@ -23,7 +22,6 @@ use crate::writer::{Dirty, Writer};
 
 mod plan;
 mod prepare;
-mod segment_commit;
 mod spill;
 
 /// Bytes of a record without its pages.
@@ -56,9 +54,9 @@ impl Writer {
             let per_segment = u64::from(engine.segment_bytes) / class.bytes();
             let segments = core.log.segments_for(record);
             let slots = in_memory + u64::from(segments) * per_segment;
-            engine.reserve_pages(&mut core, class, slots, self.grows())?;
+            engine.allocation.reserve(engine, &mut core, class, slots, self.grows())?;
         }
-        engine.ensure_log(&mut core, record)
+        engine.reserve_log(&mut core, record)
     }
 
     /// Makes the transaction visible to later snapshots, and durable as asked. A transaction that
@@ -121,31 +119,24 @@ impl Writer {
         let engine = &self.engine;
         engine.check_poison()?;
         engine.own_log(core)?;
-        if core.space.is_in_order() {
-            return self.write_together(core, plan, prepare);
-        }
-        let wholes = plan.iter().filter(|(_, plan)| matches!(plan, Plan::Whole(_))).count();
         let class = self.class()?;
-        let taken = engine.take_page_slots(core, class, wholes, self.grows())?;
-        let written = self.write_pages(core, &taken, plan, prepare);
-        let (changes, record) = written.inspect_err(|_| {
-            for sector in &taken {
-                core.space.free(*sector);
-            }
-        })?;
-        engine.append(core, &record)?;
-        self.count_pages(core, class, wholes, changes.items.len());
+        let (pages, items) = split(plan);
+        let (count, all) = (pages.len(), items.len());
+        let (changes, grows) = (self.changes(items), self.grows());
+        let commit = Commit { class, pages, changes, prepare, grows };
+        let changes = engine.allocation.write_commit(engine, core, commit)?;
+        self.count_pages(core, class, count, all);
         Ok(changes)
     }
 
     /// The size of slot that a page takes.
-    pub(crate) fn class(&self) -> Result<Class> {
+    fn class(&self) -> Result<Class> {
         let no_class = || Error::InvalidArgument("the page size is out of bounds".to_owned());
         Class::holding(self.page_size as usize).ok_or_else(no_class)
     }
 
     /// Counts the changed pages, of which `wholes` were written whole.
-    pub(crate) fn count_pages(&self, core: &mut Core, class: Class, wholes: usize, all: usize) {
+    fn count_pages(&self, core: &mut Core, class: Class, wholes: usize, all: usize) {
         let bytes = wholes as u64 * class.bytes();
         core.unsynced_bytes += bytes;
         self.engine.counters.pages.add(bytes);
@@ -155,7 +146,7 @@ impl Writer {
 
     /// All changes of the transaction, of which `items` are the pages. Spilled pages must be
     /// durable before the record.
-    pub(crate) fn changes(&self, items: Vec<(u32, Change)>) -> Changes {
+    fn changes(&self, items: Vec<(u32, Change)>) -> Changes {
         let has_spilled = self.dirty.values().any(|dirty| matches!(dirty, Dirty::Spilled(_)));
         Changes {
             version: self.base.version() + 1,
@@ -167,36 +158,18 @@ impl Writer {
             items,
         }
     }
+}
 
-    /// Writes the pages, and makes the record.
-    fn write_pages(
-        &self,
-        core: &mut Core,
-        taken: &[Sector],
-        plan: Vec<(u32, Plan<'_>)>,
-        prepare: Option<Arc<[u8]>>,
-    ) -> Result<(Changes, Vec<u8>)> {
-        let mut slots: Vec<(Sector, &[u8])> = Vec::with_capacity(taken.len());
-        let mut items = Vec::with_capacity(plan.len());
-        let mut free = taken.iter();
-        for (page, planned) in plan {
-            let change = match planned {
-                Plan::Done(change) => change,
-                Plan::Whole(bytes) => {
-                    let slot = free.next().copied().unwrap_or_default();
-                    slots.push((slot, bytes));
-                    Change::Whole(Entry { slot, crc: crc32c::crc32c(bytes) })
-                }
-            };
-            items.push((page, change));
+/// The pages that need a place, and all changes, in which the places are missing.
+fn split<'a>(plan: Vec<(u32, Plan<'a>)>) -> (Vec<PageBytes<'a>>, Vec<(u32, Change)>) {
+    let mut pages = Vec::new();
+    let items = plan.into_iter().map(|(page, planned)| match planned {
+        Plan::Done(change) => (page, change),
+        Plan::Whole(bytes) => {
+            pages.push((page, bytes));
+            (page, Change::Whole(Entry { slot: Sector::NONE, crc: crc32c::crc32c(bytes) }))
         }
-        let changes = self.changes(items);
-        let record = changes.record(prepare);
-        self.engine.ensure_log(core, record.len() as u64)?;
-        self.engine.write_slots(&mut slots, Purpose::User)?;
-        if changes.are_pages_durable && !planted::is(Bug::SpilledNotSynced) {
-            self.engine.sync_core(core)?;
-        }
-        Ok((changes, record))
-    }
+    });
+    let items = items.collect();
+    (pages, items)
 }

@@ -83,10 +83,10 @@ impl Engine {
         // Making room may take a checkpoint, which must not come between the records.
         let frames = 2 * (core.log.unit + RECORD_BYTES);
         let bytes = |cut: &Vec<u8>| frames + (decision.len() + cut.len()) as u64;
-        let both = cut.filter(|cut| self.ensure_log(core, bytes(cut)).is_ok());
+        let both = cut.filter(|cut| self.reserve_log(core, bytes(cut)).is_ok());
         if both.is_none() {
             self.check_poison()?;
-            self.ensure_log(core, decision.len() as u64)?;
+            self.reserve_log(core, decision.len() as u64)?;
         }
         self.append(core, &decision)?;
         if let Some(cut) = both.as_ref().filter(|_| !planted::is(Bug::CutNotWritten)) {

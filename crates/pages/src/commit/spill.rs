@@ -31,14 +31,14 @@ impl Writer {
         let engine = &self.engine;
         engine.check_poison()?;
         let numbers: Vec<u32> = pages.iter().map(|(page, _)| *page).collect();
-        let (taken, is_in_order) = {
+        let allocation = engine.allocation;
+        let taken = {
             let mut core = engine.core.lock();
-            let taken = engine.take_places(&mut core, class, &numbers, self.grows())?;
-            (taken, core.space.is_in_order())
+            allocation.take(engine, &mut core, class, &numbers, self.grows())?
         };
         let mut slots: Vec<(Sector, &[u8])> =
             taken.iter().zip(&pages).map(|(sector, (_, bytes))| (*sector, *bytes)).collect();
-        if let Err(error) = engine.write_places(&mut slots, Purpose::Flush, is_in_order) {
+        if let Err(error) = allocation.write(engine, &mut slots, Purpose::Flush) {
             let mut core = engine.core.lock();
             core.space.close_rows();
             for sector in taken {

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::alloc::allocation::Allocation;
+use crate::alloc::space::Space;
 use crate::engine::{Core, Engine, Prepared};
 use crate::log::record::{Changes, Record};
 use crate::place::{Class, Sector};
@@ -38,15 +40,16 @@ impl Misfit {
 pub(crate) fn apply(
     core: &mut Core,
     versions: &Mutex<Versions>,
+    allocation: &dyn Allocation,
     record: Record,
 ) -> Result<(), Misfit> {
     match (record, core.prepared.take()) {
         (Record::Commit(changes), None) => {
-            claim_changes(core, versions, &changes)?;
+            claim_changes(core, versions, allocation, &changes)?;
             publish_newest(core, versions, &changes);
         }
         (Record::Prepare(name, changes), None) => {
-            claim_changes(core, versions, &changes)?;
+            claim_changes(core, versions, allocation, &changes)?;
             core.prepared = Some(Prepared { name, changes });
         }
         (Record::Decide(true), Some(prepared)) => {
@@ -78,6 +81,7 @@ pub(crate) fn apply(
 fn claim_changes(
     core: &mut Core,
     versions: &Mutex<Versions>,
+    allocation: &dyn Allocation,
     changes: &Changes,
 ) -> Result<(), Misfit> {
     {
@@ -90,24 +94,20 @@ fn claim_changes(
         }
     }
     let mut places = changes.places();
-    places.try_for_each(|(page, entry)| claim(core, page, entry.slot, changes.page_size))
+    let space = &mut core.space;
+    places.try_for_each(|(page, at)| claim(space, allocation, page, at.slot, changes.page_size))
 }
 
 /// Takes the very slot that a page of this many bytes is in.
 pub(crate) fn claim(
-    core: &mut Core,
+    space: &mut Space,
+    allocation: &dyn Allocation,
     page: u32,
     slot: Sector,
     page_size: u32,
 ) -> Result<(), Misfit> {
-    let space = &mut core.space;
-    let claimed = Class::holding(page_size as usize).is_some_and(|class| {
-        if space.is_in_order() {
-            space.claim_in_row(slot, class, page)
-        } else {
-            space.claim(slot, class)
-        }
-    });
+    let class = Class::holding(page_size as usize);
+    let claimed = class.is_some_and(|class| allocation.claim(space, slot, class, page));
     if claimed {
         return Ok(());
     }

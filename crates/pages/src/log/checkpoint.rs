@@ -221,7 +221,7 @@ impl Engine {
         self.write_nodes(&saver.writes)?;
         for (offset, frame) in &carried {
             saver.has_begun_log = true;
-            self.write_frame(core, *offset, frame, log.unit)?;
+            self.allocation.write_frame(self, core, *offset, frame, log.unit)?;
             self.counters.records.add(frame.len() as u64);
         }
         // From here on it is not known what a failure leaves.
@@ -278,7 +278,7 @@ impl Engine {
         roots: NodeRef,
         carried: &[Vec<u8>],
     ) -> Result<(Superblock, Log, Vec<Write>)> {
-        let unit = u64::from(self.log_unit(core));
+        let unit = u64::from(self.allocation.log_unit(self));
         let bytes: u64 =
             carried.iter().map(|record| record.len() as u64 + FRAME_BYTES.max(unit + 64)).sum();
         self.ensure_segments(core, 3 + (bytes / (u64::from(self.segment_bytes) / 2)) as u32)?;
@@ -292,8 +292,8 @@ impl Engine {
             segment_bytes: self.segment_bytes,
             log: [0, 1].map(|at| saver.segments.get(at).copied().unwrap_or_default()),
             roots,
-            allocation: self.allocation(core),
-            log_unit: self.log_unit(core),
+            allocation: self.allocation.kind(),
+            log_unit: self.allocation.log_unit(self),
         };
         let mut log = Log::new(&block);
         let mut writes = Vec::new();

@@ -1,27 +1,16 @@
 //! When a checkpoint is due.
 
+use crate::alloc::allocation::Burden;
 use crate::engine::{Core, Engine};
-
-/// The log and the dead bytes since the last checkpoint, and the limits of both.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Burden {
-    pub(crate) log_bytes: u64,
-    pub(crate) log_limit: u64,
-    pub(crate) dead_bytes: u64,
-    pub(crate) live_bytes: u64,
-    pub(crate) floor_bytes: u64,
-    /// The limit of the dead bytes, in percent of the live ones.
-    pub(crate) dead_percent: u64,
-}
-
-impl Burden {
-    /// Half of it: what is due then has been due for as long again.
-    fn halved(self) -> Self {
-        Self { log_bytes: self.log_bytes / 2, dead_bytes: self.dead_bytes / 2, ..self }
-    }
-}
+use crate::error::Result;
 
 impl Engine {
+    /// Takes a checkpoint, and empties segments that hold too little.
+    fn checkpoint_and_collect(&self, core: &mut Core) -> Result<()> {
+        self.checkpoint_core(core)?;
+        self.allocation.collect(self, core, 0).map(|_emptied| ())
+    }
+
     /// Takes a checkpoint where one is due, or has the thread take it unless that has fallen far
     /// behind. That the commit before it succeeded does not depend on it; where it fails for want
     /// of room, the next commit tries again.
@@ -29,7 +18,7 @@ impl Engine {
         if self.is_read_only() {
             return;
         }
-        let burden = self.burden(core);
+        let burden = self.allocation.burden(self, core, &self.versions.lock());
         if core.has_thread && !is_checkpoint_due(burden.halved()) {
             if !core.is_checkpoint_wanted && is_checkpoint_due(burden) {
                 core.is_checkpoint_wanted = true;
@@ -37,23 +26,6 @@ impl Engine {
             }
         } else if is_checkpoint_due(burden) && self.checkpoint_and_collect(core).is_err() {
             self.counters.checkpoints_failed.add(1);
-        }
-    }
-
-    fn burden(&self, core: &Core) -> Burden {
-        let versions = self.versions.lock();
-        let dead = (core.dead.len() + versions.dead_count()) as u64;
-        if core.space.is_in_order() {
-            return self.burden_in_order(core, &versions);
-        }
-        let page_size = u64::from(versions.newest().1.page_size);
-        Burden {
-            log_bytes: core.log.bytes,
-            log_limit: self.options.checkpoint_bytes,
-            dead_bytes: dead * page_size,
-            live_bytes: core.live_slots.max(0) as u64 * page_size,
-            floor_bytes: self.segment_bytes.into(),
-            dead_percent: 25,
         }
     }
 }

@@ -13,6 +13,9 @@ use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
+use crate::alloc::allocation::Allocation;
+use crate::alloc::segments::Segments;
+use crate::alloc::slots::Slots;
 use crate::alloc::space::Space;
 use crate::counters::Counters;
 use crate::engine::{Core, Engine, Gated};
@@ -23,7 +26,7 @@ use crate::log::recovery::{Recovered, recover};
 use crate::log::superblock::{Found, Superblock};
 use crate::media::gate::Gate;
 use crate::media::{FileMedia, Media};
-use crate::options::{Allocation, Options};
+use crate::options::{Allocation as Kind, Options};
 use crate::planted::{self, Bug};
 use crate::version::map::{NodeRef, Releases, Root};
 use crate::version::versions::Versions;
@@ -86,6 +89,14 @@ pub(crate) fn open_to_read(file: Arc<dyn DeviceFile>, options: Options) -> Resul
     }
 }
 
+/// The way to allocate that a store was created with.
+fn allocation(kind: Kind) -> &'static dyn Allocation {
+    match kind {
+        Kind::Slot => &Slots,
+        Kind::Segment => &Segments,
+    }
+}
+
 /// The file of a store.
 struct Disk {
     media: Arc<dyn Media>,
@@ -93,15 +104,16 @@ struct Disk {
 }
 
 fn engine(disk: Disk, options: Options, block: &Superblock, recovered: Recovered) -> Arc<Engine> {
-    let Recovered { mut versions, releases, mut core } = recovered;
-    if block.allocation == Allocation::Segment {
+    let Recovered { mut versions, releases, core } = recovered;
+    let allocation = allocation(block.allocation);
+    if allocation.moves_pages() {
         versions.get_mut().let_pages_move();
-        core.space.fill_in_order();
     }
     Arc::new(Engine {
         process: Process::current(),
         media: disk.media,
         gated: disk.gated,
+        allocation,
         options,
         store: block.store,
         segment_bytes: block.segment_bytes,
@@ -147,7 +159,8 @@ fn empty(disk: Disk, options: Options) -> Arc<Engine> {
 
 /// Loads a store. Says whether there was anything in its log.
 fn load(disk: Disk, options: Options, block: &Superblock) -> Result<(Arc<Engine>, bool)> {
-    let (recovered, found) = recover(&*disk.media, block, disk.gated.is_some())?;
+    let (recovered, found) =
+        recover(&*disk.media, block, allocation(block.allocation), disk.gated.is_some())?;
     Ok((engine(disk, options, block, recovered), found))
 }
 

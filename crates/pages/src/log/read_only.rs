@@ -23,11 +23,10 @@ use crate::error::{Error, Result};
 use crate::log::creation::{check_new, find_in, put_zeros};
 use crate::log::superblock::Found;
 use crate::media::FileMedia;
-use crate::store::PageStore;
 
 impl Engine {
     /// Continues recovery where the store was opened for reading.
-    fn make_writable(&self, file: Arc<dyn DeviceFile>) -> Result<()> {
+    pub(crate) fn make_writable(&self, file: Arc<dyn DeviceFile>) -> Result<()> {
         // Others look whether the gate is open while they hold this.
         let mut core = self.core.lock();
         let shut = self.gated.as_ref().filter(|gated| !gated.gate.is_open());
@@ -73,27 +72,5 @@ impl Engine {
         let how = "written by another process since it was opened here to be read: close it and \
                    open it again";
         Error::Locked { file: self.media.name().to_owned(), how }
-    }
-}
-
-impl PageStore {
-    /// Whether the store can only be read: [`PageStore::open_read_only`].
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        self.engine().is_read_only()
-    }
-
-    /// Makes a store that was opened for reading writable, through `file`, which is the same file.
-    /// Clones and snapshots continue, and see later commits. The caller ensures that no other
-    /// process has the file open, or has written to it in the meantime. Does nothing to a store
-    /// that is writable.
-    ///
-    /// Has the cost of [`PageStore::open`] after a crash: a checkpoint if the log had records.
-    ///
-    /// # Errors
-    /// [`Error::Full`] or an error of the device: the store stays as it was; or [`Error::Locked`]
-    /// where another process has written to it: then every read fails.
-    pub fn make_writable(&self, file: Arc<dyn DeviceFile>) -> Result<()> {
-        self.engine().make_writable(file)
     }
 }

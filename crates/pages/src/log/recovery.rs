@@ -12,6 +12,7 @@ use std::sync::Arc;
 use esker_device::Purpose;
 use parking_lot::Mutex;
 
+use crate::alloc::allocation::Allocation;
 use crate::alloc::space::Space;
 use crate::engine::Core;
 use crate::error::{Error, Result, corrupt, invalid};
@@ -23,8 +24,7 @@ use crate::log::record::Record;
 use crate::log::scan::{Scan, scan};
 use crate::log::superblock::Superblock;
 use crate::media::Media;
-use crate::options::Allocation;
-use crate::place::{Class, Sector};
+use crate::place::Sector;
 use crate::planted::{self, Bug};
 use crate::version::map::{Map, Mapping, Releases, Root};
 use crate::version::node::RootRef;
@@ -41,15 +41,13 @@ pub(super) struct Recovered {
 pub(super) fn recover(
     media: &dyn Media,
     block: &Superblock,
+    allocation: &dyn Allocation,
     is_read_only: bool,
 ) -> Result<(Recovered, bool)> {
     let segments = media.bytes()? / u64::from(block.segment_bytes);
     let too_long = || invalid::<u32>("the file is longer than 2 TiB: it cannot be opened");
     let segments = u32::try_from(segments).or_else(|_| too_long())?;
-    let mut space = Space::new(block.segment_bytes, segments);
-    if block.allocation == Allocation::Segment {
-        space.fill_in_order();
-    }
+    let space = Space::new(block.segment_bytes, segments);
     if segments > (u32::MAX / (block.segment_bytes / 512)) {
         too_long()?;
     }
@@ -63,7 +61,7 @@ pub(super) fn recover(
     // The last process that had it open may have tried to begin some.
     let tried = if planted::is(Bug::EpochUsedTwice) { 0 } else { EPOCHS_TRIED_MAX };
     let core = Core::new(space, Log::new(block), block.epoch + tried + 1);
-    let mut replay = Replay { media, versions: loaded_versions(&roots), core };
+    let mut replay = Replay { media, allocation, versions: loaded_versions(&roots), core };
     replay.roots(&roots)?;
     replay.log_segments(&scan)?;
     replay.core.roots_at = block.roots;
@@ -78,6 +76,7 @@ pub(super) fn recover(
 /// Builds up the state of a store.
 struct Replay<'a> {
     media: &'a dyn Media,
+    allocation: &'a dyn Allocation,
     versions: Mutex<Versions>,
     core: Core,
 }
@@ -102,7 +101,7 @@ impl Replay<'_> {
                     return Err(corrupt(self.media.name(), slot.offset(), what));
                 }
                 lost.insert(page, slot);
-                claim(&mut self.core, page, slot, root.page_size)
+                claim(&mut self.core.space, self.allocation, page, slot, root.page_size)
                     .map_err(|misfit| corrupt(self.media.name(), misfit.at, misfit.what))
             })?;
             if let Some(newer) = newer {
@@ -132,13 +131,9 @@ impl Replay<'_> {
             self.core.space.claim_log(*segment);
         }
         self.core.log.segments.clone_from(&scan.segments);
-        let space = &mut self.core.space;
-        let Some(unit) = Class::holding(self.core.log.unit as usize) else { return Ok(()) };
-        if !space.is_in_order() {
-            return Ok(());
-        }
+        let (space, unit) = (&mut self.core.space, self.core.log.unit);
         for (offset, bytes) in &scan.frames {
-            if !space.claim_record(*offset, *bytes, unit) {
+            if !self.allocation.claim_frame(space, *offset, *bytes, unit) {
                 let what = "a commit record is where something else is";
                 return Err(corrupt(self.media.name(), *offset, what));
             }
@@ -155,7 +150,8 @@ impl Replay<'_> {
             if is_checked && !self.has_pages(&record)? {
                 break;
             }
-            apply(&mut self.core, &self.versions, record).map_err(|misfit| self.misfit(misfit))?;
+            apply(&mut self.core, &self.versions, self.allocation, record)
+                .map_err(|misfit| self.misfit(misfit))?;
             self.core.log.number = number + 1;
             found = true;
         }

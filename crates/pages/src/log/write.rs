@@ -3,24 +3,14 @@
 use esker_device::Purpose;
 
 use crate::engine::{Core, Engine};
-use crate::error::{Error, Result, damaged};
+use crate::error::{Result, damaged};
 use crate::log::record::Record;
 use crate::planted::{self, Bug};
 
 impl Engine {
     /// Makes sure that a record of this length can be appended.
-    pub(crate) fn ensure_log(&self, core: &mut Core, record_bytes: u64) -> Result<()> {
-        if core.space.is_in_order() {
-            return self.ensure_log_in_order(core, record_bytes);
-        }
-        let keep = self.set_aside(core);
-        match self.ensure_segments(core, core.log.segments_for(record_bytes) + keep) {
-            Err(Error::Full { .. }) => {
-                self.checkpoint_core(core)?;
-                self.ensure_segments(core, core.log.segments_for(record_bytes) + keep)
-            }
-            outcome => outcome,
-        }
+    pub(crate) fn reserve_log(&self, core: &mut Core, record_bytes: u64) -> Result<()> {
+        self.allocation.reserve_log(self, core, record_bytes)
     }
 
     /// Appends a record. An error poisons the store: the record may be there or not.
@@ -31,7 +21,8 @@ impl Engine {
         let writes =
             writes.map_err(|error| self.poisoned(damaged(self.media.name(), 0, &error)))?;
         for (offset, frame) in writes {
-            self.write_frame(core, offset, &frame, log.unit)
+            self.allocation
+                .write_frame(self, core, offset, &frame, log.unit)
                 .map_err(|error| self.poisoned(error))?;
             self.counters.records.add(frame.len() as u64);
             core.unsynced_bytes += frame.len() as u64;
@@ -55,7 +46,7 @@ impl Engine {
         self.check_poison()?;
         self.own_log(core)?;
         let record = record.encode();
-        self.ensure_log(core, record.len() as u64)?;
+        self.reserve_log(core, record.len() as u64)?;
         self.append(core, &record)?;
         if planted::is(Bug::DecisionNotSynced) { Ok(()) } else { self.sync_core(core) }
     }

@@ -199,7 +199,7 @@ impl Session {
             }
             Op::BeginSqueeze if self.squeeze.is_none() => {
                 self.unfinished = None;
-                self.squeeze = Some(Squeeze::begin(self.store())?);
+                self.squeeze = Some(self.store().begin_squeeze()?);
                 self.durable = self.newest();
             }
             Op::BeginSqueeze => {}

@@ -7,46 +7,26 @@
 
 use esker_device::Purpose;
 
+use crate::alloc::allocation::{Allocation, PageBytes};
 use crate::alloc::growth::slack;
-use crate::alloc::segments::collect::GARBAGE_SHARE;
+use crate::alloc::segments::Segments;
 use crate::alloc::space::open_segment::Heat;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result, corrupt, damaged};
-use crate::log::due::Burden;
 use crate::log::record::ITEM_BYTES;
-use crate::options::Allocation;
 use crate::place::{Class, Sector};
-use crate::version::versions::Versions;
 
 /// Segments that are left free so that there is always somewhere to move pages to.
 const MOVE_SEGMENTS: u32 = 2;
 
-/// Dead bytes start no checkpoint while they are fewer than the bytes of this many segments.
-const FLOOR_SEGMENTS: u64 = 4;
-
-/// A page of a database and what it holds.
-pub(crate) type PageBytes<'a> = (u32, &'a [u8]);
-
 impl Engine {
-    pub(crate) fn allocation(&self, core: &Core) -> Allocation {
-        if core.space.is_in_order() { Allocation::Segment } else { Allocation::Slot }
-    }
-
-    /// The unit of the next log's frames: a page where pages follow the records in the log.
-    pub(crate) fn log_unit(&self, core: &Core) -> u32 {
-        match self.allocation(core) {
-            Allocation::Slot => 512,
-            Allocation::Segment => self.versions.lock().newest().1.page_size,
-        }
-    }
-
     /// Segments that commits leave free, for a checkpoint and for moving pages.
-    pub(crate) fn kept_free(&self, core: &Core) -> u32 {
+    pub(super) fn kept_free(&self, core: &Core) -> u32 {
         self.set_aside(core) + MOVE_SEGMENTS
     }
 
     /// Makes sure that this many pages and their record can be appended, with `more` segments left.
-    pub(crate) fn reserve_in_order(
+    pub(super) fn reserve_in_order(
         &self,
         core: &mut Core,
         class: Class,
@@ -65,7 +45,7 @@ impl Engine {
     }
 
     /// Makes sure that a record of this length can be appended.
-    pub(crate) fn ensure_log_in_order(&self, core: &mut Core, record_bytes: u64) -> Result<()> {
+    pub(super) fn ensure_log_in_order(&self, core: &mut Core, record_bytes: u64) -> Result<()> {
         let needed = core.log.segments_for(record_bytes) + self.kept_free(core);
         self.ensure_free(core, needed)
     }
@@ -88,23 +68,8 @@ impl Engine {
         self.grow(core, missing(core).into())
     }
 
-    /// Takes places for pages, which will be written in this order.
-    pub(crate) fn take_places(
-        &self,
-        core: &mut Core,
-        class: Class,
-        pages: &[u32],
-        grows: bool,
-    ) -> Result<Vec<Sector>> {
-        if !core.space.is_in_order() {
-            return self.take_page_slots(core, class, pages.len(), grows);
-        }
-        self.reserve_in_order(core, class, pages.len() as u64, grows, 0)?;
-        self.append_places(core, Heat::Hot, class, pages)
-    }
-
     /// Takes the next places of a row, and of the rows after it. All of them, or none.
-    pub(crate) fn append_places(
+    pub(super) fn append_places(
         &self,
         core: &mut Core,
         heat: Heat,
@@ -122,23 +87,9 @@ impl Engine {
         Ok(places)
     }
 
-    /// Writes pages to the places taken for them.
-    pub(crate) fn write_places(
-        &self,
-        places: &mut [(Sector, &[u8])],
-        purpose: Purpose,
-        is_in_order: bool,
-    ) -> Result<()> {
-        if is_in_order {
-            self.write_runs(places, |at, bytes| self.program(at, bytes, purpose))
-        } else {
-            self.write_slots(places, purpose)
-        }
-    }
-
     /// Programs bytes that cover one or more blocks; a block that begins in the range is erased
     /// first.
-    pub(crate) fn program(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
+    pub(super) fn program(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
         let block_bytes = u64::from(self.segment_bytes);
         let (mut at, mut rest) = (at, bytes);
         while !rest.is_empty() {
@@ -154,33 +105,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes a frame of the log.
-    pub(crate) fn write_frame(
-        &self,
-        core: &mut Core,
-        at: u64,
-        frame: &[u8],
-        unit: u64,
-    ) -> Result<()> {
-        if !core.space.is_in_order() {
-            return Ok(self.media.write(at, frame, Purpose::Log)?);
-        }
-        self.claim_frame(core, at, frame.len() as u64, unit)?;
-        self.program(at, frame, Purpose::Log)
-    }
-
-    fn claim_frame(&self, core: &mut Core, at: u64, bytes: u64, unit: u64) -> Result<()> {
-        let unit = Class::holding(unit as usize);
-        if unit.is_some_and(|unit| core.space.claim_record(at, bytes, unit)) {
-            return Ok(());
-        }
-        Err(corrupt(self.media.name(), at, "the log has come to a place that is in use"))
-    }
-
     /// Appends a record and the pages behind it in one write, after
     /// [`crate::log::frames::Log::place_for_pages`] has found room for both. An error poisons
     /// the store.
-    pub(crate) fn append_with_pages(
+    pub(super) fn append_with_pages(
         &self,
         core: &mut Core,
         record: &[u8],
@@ -196,7 +124,9 @@ impl Engine {
             writes.map_err(|error| self.poisoned(damaged(self.media.name(), 0, &error)))?;
         for (at, mut bytes) in writes {
             let frame = bytes.len() as u64;
-            self.claim_frame(core, at, frame, log.unit).map_err(|error| self.poisoned(error))?;
+            if !Segments.claim_frame(&mut core.space, at, frame, log.unit) {
+                return Err(self.poisoned(in_use(self, at)));
+            }
             let mut next = at + frame;
             for (page, contents) in pages {
                 core.space.claim_in_row(Sector::at(next), class, *page);
@@ -211,24 +141,9 @@ impl Engine {
         core.note_record(record, self.options.checkpoint_bytes / 2);
         Ok(())
     }
+}
 
-    /// The log and the dead slots since the last checkpoint. Every record also makes a slot dead.
-    pub(crate) fn burden_in_order(&self, core: &Core, versions: &Versions) -> Burden {
-        let page_size = u64::from(versions.newest().1.page_size);
-        let dead = (core.dead.len() + versions.dead_count() + core.retired_count()) as u64;
-        Burden {
-            log_bytes: core.log.bytes,
-            log_limit: self.options.checkpoint_bytes,
-            dead_bytes: dead * page_size + core.log.bytes,
-            live_bytes: core.live_slots.max(0) as u64 * page_size,
-            floor_bytes: FLOOR_SEGMENTS * u64::from(self.segment_bytes),
-            dead_percent: (self.options.spare_percent / GARBAGE_SHARE).max(1).into(),
-        }
-    }
-
-    /// Takes a checkpoint, and empties what has too little in it.
-    pub(crate) fn checkpoint_and_collect(&self, core: &mut Core) -> Result<()> {
-        self.checkpoint_core(core)?;
-        self.collect_core(core, 0).map(|_emptied| ())
-    }
+/// The error where the log comes to a place that it cannot have.
+pub(super) fn in_use(engine: &Engine, at: u64) -> Error {
+    corrupt(engine.media.name(), at, "the log has come to a place that is in use")
 }

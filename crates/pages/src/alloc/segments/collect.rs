@@ -7,10 +7,11 @@
 
 use crate::alloc::mover::Mover;
 use crate::alloc::moves::Load;
+use crate::alloc::segments::GARBAGE_SHARE;
 use crate::alloc::space::Candidate;
 use crate::alloc::space::open_segment::{Heat, RECORD};
 use crate::engine::{Core, Engine};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// In a row that counts as full, at most one part in this many is free.
 const DENSE: u64 = 16;
@@ -42,7 +43,7 @@ impl Engine {
     }
 
     /// The number of segments that the file may grow by before garbage is collected.
-    pub(crate) fn growth_allowed(&self, core: &Core) -> u32 {
+    pub(super) fn growth_allowed(&self, core: &Core) -> u32 {
         let spare = u64::from(self.options.spare_percent);
         let bytes = self.live_bytes(core) / 100 * (100 + spare);
         let rows = bytes / core.space.segment_bytes();
@@ -116,8 +117,8 @@ impl Engine {
     /// Empties rows without releasing `core`. Leaves alone the row that is being emptied
     /// concurrently, and the row that receives its pages, because a row is written in order. Does
     /// nothing while the file is being made shorter.
-    pub(crate) fn collect_core(&self, core: &mut Core, needed: u32) -> Result<u32> {
-        if !core.space.is_in_order() || core.mover == Mover::Squeeze {
+    pub(super) fn collect_core(&self, core: &mut Core, needed: u32) -> Result<u32> {
+        if core.mover == Mover::Squeeze {
             return Ok(0);
         }
         if core.mover.row().is_some() {
@@ -128,7 +129,7 @@ impl Engine {
         while outcome.is_ok()
             && let Some(load) = self.next_load(core, &mut pass)
         {
-            let copied = self.copy(&load, true);
+            let copied = self.copy(&load);
             self.finish_load(core, load, &copied);
             outcome = self.emptied(copied);
         }
@@ -137,7 +138,7 @@ impl Engine {
 
     /// Frees segments now: those that are dead, and those that can be emptied. It does not wait for
     /// a concurrent collection in progress, because the file would grow until that one ends.
-    pub(crate) fn collect_now(&self, core: &mut Core, needed: u32) -> Result<()> {
+    pub(super) fn collect_now(&self, core: &mut Core, needed: u32) -> Result<()> {
         if core.mover == Mover::Squeeze {
             return Ok(());
         }
@@ -149,10 +150,10 @@ impl Engine {
     }
 
     /// Empties rows while commits continue; they wait only for its first and its last step.
-    pub(crate) fn collect_in_background(&self) -> Result<()> {
+    pub(super) fn collect_sparse(&self) -> Result<()> {
         let pass = {
             let mut core = self.core.lock();
-            if !core.space.is_in_order() || core.mover.is_any() {
+            if core.mover.is_any() {
                 return Ok(());
             }
             core.mover = Mover::Collector(None);
@@ -163,10 +164,10 @@ impl Engine {
 
     /// Empties all rows that have enough free space, while commits continue and as far as there is
     /// room, and returns how many.
-    pub(crate) fn collect_dense(&self) -> Result<u32> {
+    fn collect_dense(&self) -> Result<u32> {
         let pass = {
             let mut core = self.core.lock();
-            if !core.space.is_in_order() || core.mover.is_any() {
+            if core.mover.is_any() {
                 return Ok(0);
             }
             core.mover = Mover::Collector(None);
@@ -188,7 +189,7 @@ impl Engine {
             let Some(load) = self.next_load(&mut core, &mut pass) else { break };
             core.mover = Mover::Collector(load.row);
             drop(core);
-            let copied = self.copy(&load, true);
+            let copied = self.copy(&load);
             let mut core = self.core.lock();
             core.mover = Mover::Collector(None);
             self.finish_load(&mut core, load, &copied);
@@ -199,16 +200,37 @@ impl Engine {
         outcome.map(|()| pass.emptied)
     }
 
+    /// Moves what lives in segments together, for as long as that empties some.
+    pub(super) fn gather(&self) -> Result<()> {
+        let mut free = 0;
+        loop {
+            {
+                // Somewhere to begin. On a full device there is what was set aside.
+                let mut core = self.idle();
+                let wanted = self.kept_free(&core);
+                match self.ensure_segments(&mut core, wanted) {
+                    Ok(()) | Err(Error::Full { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if self.collect_dense()? == 0 {
+                return Ok(());
+            }
+            let mut core = self.core.lock();
+            self.checkpoint_core(&mut core)?;
+            let before = std::mem::replace(&mut free, core.space.free_segments());
+            if free <= before {
+                return Ok(());
+            }
+        }
+    }
+
     /// A row has been emptied, or not.
     fn emptied(&self, copied: Result<Vec<bool>>) -> Result<()> {
         self.counters.emptied_segments.add(u64::from(copied.is_ok()));
         copied.map(|_| ())
     }
 }
-
-/// A checkpoint is due when dead pages are this part of the spare space: the rest of it is for
-/// garbage that gathers, which makes collecting cheap.
-pub(crate) const GARBAGE_SHARE: u32 = 8;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Space, Use};
-use crate::alloc::space::open_segment::Heat;
-use crate::place::{CLASSES, Class};
+use crate::place::CLASSES;
 
 /// The slots that would have to find room in front of a place in the file.
 #[derive(Default)]
@@ -97,15 +96,6 @@ impl Space {
         for segment in rows {
             self.close(segment);
         }
-    }
-
-    /// For how many pages there is room without growing.
-    pub(crate) fn room_for(&self, class: Class, heat: Heat) -> u64 {
-        if !self.is_in_order() {
-            return self.available(class, 0);
-        }
-        let whole = u64::from(self.free_segments()) * u64::from(self.slots_of(class));
-        u64::from(self.row_room(heat, class)) + whole
     }
 
     /// Whether segments are closed.

@@ -60,8 +60,6 @@ pub(crate) struct Space {
     /// Free slots in the segments of each class.
     free_slots: [u64; CLASSES],
     used_bytes: u64,
-    /// Whether pages go to rows.
-    is_in_order: bool,
     /// The rows that pages are appended to.
     rows: BTreeMap<(Heat, Class), u32>,
     /// Segments that are being emptied: nothing is taken from them.
@@ -79,7 +77,6 @@ impl Space {
             next: Default::default(),
             free_slots: [0; CLASSES],
             used_bytes: 0,
-            is_in_order: false,
             rows: BTreeMap::new(),
             closed: BTreeSet::new(),
         };

@@ -13,15 +13,6 @@ pub(crate) struct Candidate {
 }
 
 impl Space {
-    /// From now on pages go to rows.
-    pub(crate) fn fill_in_order(&mut self) {
-        self.is_in_order = true;
-    }
-
-    pub(crate) fn is_in_order(&self) -> bool {
-        self.is_in_order
-    }
-
     /// The number of segments that are rows, or records, or nothing: all but those that single
     /// slots take.
     pub(crate) fn row_segments(&self) -> u32 {
@@ -230,8 +221,7 @@ mod tests {
         let class = Class::holding(512).unwrap();
         let segments = 256;
         let pages = segments * PER_SEGMENT * 100 / (100 + spare);
-        let mut space = Space::new(SEGMENT, 1 + segments + APART);
-        space.fill_in_order();
+        let space = Space::new(SEGMENT, 1 + segments + APART);
         let at = vec![Sector::NONE; pages as usize];
         let mut device = Device { space, at, moved: 0 };
         (0..pages).for_each(|page| device.put(Heat::Hot, page, class));

@@ -219,7 +219,7 @@ fn the_file_is_bounded_while_the_collection_is_slow() {
             most = most.max(store.stats().file_bytes);
         }
         if let Some(load) = load {
-            let copied = engine.copy(&load, true);
+            let copied = engine.copy(&load);
             engine.finish_load(&mut engine.core.lock(), load, &copied);
         }
         engine.core.lock().mover = Mover::Nobody;
