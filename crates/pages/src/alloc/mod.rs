@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`space`] (the use of every segment), [`growth`] (room, and a longer file),
 //! [`runs`] (writes of places that follow each other); [`allocation`] (a way to allocate, as a
-//! trait), [`slots`] and [`segments`] (the two that there are); [`mover`] and [`moves`] (pages that get another place), [`compact`] (making the file
-//! shorter).
+//! trait), [`slots`] and [`segments`] (the two that there are); [`mover`] and [`moves`] (pages that
+//! get another place), [`compact`] (making the file shorter).
 
 pub(crate) mod allocation;
 pub(crate) mod compact;

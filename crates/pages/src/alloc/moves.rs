@@ -5,7 +5,7 @@
 //! everything that these refer to. The old places are also kept while a reader holds a root that is
 //! older than the move.
 //!
-//! Garbage collection ([`crate::alloc::segments::collect`]) moves pages, and so does making the
+//! Garbage collection ([`crate::alloc::segments`]) moves pages, and so does making the
 //! file shorter ([`crate::alloc::compact`]).
 
 use esker_device::Purpose;

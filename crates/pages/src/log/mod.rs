@@ -1,11 +1,12 @@
 //! The log: records, checkpoints, and what an opening makes of both.
 //!
 //! Reading order: [`record`], [`frames`], [`superblock`] (the bytes); [`scan`] (reading a log),
-//! [`write`] (appending to it); [`checkpoint`], [`notes`] and [`concurrent_checkpoint`] (one that
+//! [`append`] (appending to it); [`checkpoint`], [`notes`] and [`concurrent_checkpoint`] (one that
 //! hardly delays commits), [`due`] (when one is taken); [`creation`] (what a file is), [`loader`]
 //! (the maps of a checkpoint), [`apply`] (what a record changes), [`recovery`], [`opening`], and
 //! [`read_only`] (a store opened for reading, and written later).
 
+pub(crate) mod append;
 pub(crate) mod apply;
 pub(crate) mod checkpoint;
 pub(crate) mod concurrent_checkpoint;
@@ -20,4 +21,3 @@ pub(crate) mod record;
 pub(crate) mod recovery;
 pub(crate) mod scan;
 pub(crate) mod superblock;
-pub(crate) mod write;

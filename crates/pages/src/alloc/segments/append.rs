@@ -7,9 +7,9 @@
 
 use esker_device::Purpose;
 
-use crate::alloc::allocation::{Allocation, PageBytes};
+use crate::alloc::allocation::PageBytes;
 use crate::alloc::growth::slack;
-use crate::alloc::segments::Segments;
+use crate::alloc::space::Space;
 use crate::alloc::space::open_segment::Heat;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result, corrupt, damaged};
@@ -124,7 +124,7 @@ impl Engine {
             writes.map_err(|error| self.poisoned(damaged(self.media.name(), 0, &error)))?;
         for (at, mut bytes) in writes {
             let frame = bytes.len() as u64;
-            if !Segments.claim_frame(&mut core.space, at, frame, log.unit) {
+            if !claim_frame(&mut core.space, at, frame, log.unit) {
                 return Err(self.poisoned(in_use(self, at)));
             }
             let mut next = at + frame;
@@ -141,6 +141,12 @@ impl Engine {
         core.note_record(record, self.options.checkpoint_bytes / 2);
         Ok(())
     }
+}
+
+/// Takes the bytes of a frame of the log; `false` when something else is there.
+pub(super) fn claim_frame(space: &mut Space, at: u64, bytes: u64, unit: u64) -> bool {
+    let unit = Class::holding(unit as usize);
+    unit.is_some_and(|unit| space.claim_record(at, bytes, unit))
 }
 
 /// The error where the log comes to a place that it cannot have.

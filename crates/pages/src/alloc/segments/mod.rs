@@ -6,7 +6,7 @@
 use esker_device::Purpose;
 
 use crate::alloc::allocation::{Allocation, Burden, Commit};
-use crate::alloc::segments::append::in_use;
+use crate::alloc::segments::append::{claim_frame, in_use};
 use crate::alloc::space::Space;
 use crate::alloc::space::open_segment::Heat;
 use crate::engine::{Core, Engine};
@@ -108,7 +108,7 @@ impl Allocation for Segments {
         frame: &[u8],
         unit: u64,
     ) -> Result<()> {
-        if !self.claim_frame(&mut core.space, at, frame.len() as u64, unit) {
+        if !claim_frame(&mut core.space, at, frame.len() as u64, unit) {
             return Err(in_use(engine, at));
         }
         engine.program(at, frame, Purpose::Log)
@@ -142,8 +142,7 @@ impl Allocation for Segments {
     }
 
     fn claim_frame(&self, space: &mut Space, at: u64, bytes: u64, unit: u64) -> bool {
-        let unit = Class::holding(unit as usize);
-        unit.is_some_and(|unit| space.claim_record(at, bytes, unit))
+        claim_frame(space, at, bytes, unit)
     }
 
     fn collect(&self, engine: &Engine, core: &mut Core, needed: u32) -> Result<u32> {
