@@ -6,7 +6,8 @@
 //! [`delay`], [`throttle`] (wrappers that compose), [`readonly`] (one that refuses all changes);
 //! [`transfer`] (for files that are on no device), [`mod@prefetch`] (a hint for memory),
 //! [`process`] (state that a child created by `fork` must not use) and `inherited` (what such a
-//! child closes); `planting` (how tests plant mistakes in the crates above) and [`planted`] (those
+//! child closes), [`runtime`] (clocks and randomness, injected), [`versioned`] (a device of page
+//! versions, as a trait); `planting` (how tests plant mistakes in the crates above) and [`planted`] (those
 //! of this one).
 //!
 //! Nothing in this crate depends on what the bytes mean.
@@ -40,9 +41,11 @@ mod planting;
 pub mod prefetch;
 pub mod process;
 pub mod readonly;
+pub mod runtime;
 pub mod sim;
 pub mod throttle;
 pub mod transfer;
+pub mod versioned;
 pub mod wrap;
 
 use std::any::Any;

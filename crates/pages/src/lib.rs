@@ -11,7 +11,7 @@
 //! freed when one is released); `alloc` (the use of space, in slots or in segments, and a shorter
 //! file); `log` (records, checkpoints, recovery); [`media`] (the device below all of them);
 //! `engine` (what they share), `place` (sectors and sizes), `thread` (work while commits continue);
-//! [`versioned`] (the store as a trait); [`stats`] with `counters`, and [`check`]; [`planted`]
+//! `versioned` (the store as a [`Versioned`] device); [`stats`] with `counters`, and [`check`]; [`planted`]
 //! (bugs that the tests must find).
 //!
 //! A store is one file; one process at a time may open it for writing, or several for reading.
@@ -35,7 +35,7 @@ pub mod store;
 pub mod store_file;
 mod thread;
 mod version;
-pub mod versioned;
+mod versioned;
 pub mod writer;
 
 pub use alloc::compact::Compacted;
@@ -47,6 +47,7 @@ pub use esker_device::DeviceFile;
 #[doc(hidden)]
 pub use esker_device::planting;
 pub use esker_device::process::{PerProcess, Process};
+pub use esker_device::versioned::Versioned;
 #[cfg(feature = "_planted")]
 pub use log::concurrent_checkpoint::Unfinished;
 pub use media::{FileMedia, Geometry, Media};
@@ -55,5 +56,4 @@ pub use snapshot::Snapshot;
 pub use stats::{Stats, Version, Written};
 pub use store::PageStore;
 pub use store_file::{FileId, LockedFile, Missing, StoreFile, decide_by_file, make_missing};
-pub use versioned::Versioned;
 pub use writer::Writer;

@@ -1,68 +1,18 @@
-//! The operations of a store of page versions, as a trait.
-//!
-//! The operations are those of MV-FTL: a transaction begins on the newest version, writes, and
-//! commits or aborts; a snapshot of a version can be read until it is purged.
+//! The store as a [`Versioned`] device of pages.
 
-use crate::error::Result;
+use esker_device::versioned::Versioned;
+
+use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::snapshot::Snapshot;
 use crate::store::PageStore;
 use crate::writer::Writer;
 
-/// A store of pages of one size, with versions. One transaction at a time; snapshots never wait.
-pub trait Versioned {
-    /// A version that stays readable.
-    type Snapshot;
-    /// An open transaction.
-    type Transaction;
-
-    /// Holds the newest version.
-    fn snapshot(&self) -> Self::Snapshot;
-
-    /// Begins a transaction on the newest version.
-    ///
-    /// # Errors
-    /// Another transaction is open, or the store accepts no more.
-    fn begin(&self) -> Result<Self::Transaction>;
-
-    /// Fills `buf` from `offset` of a page as a version has it.
-    ///
-    /// # Errors
-    /// The page or the range does not exist, or is damaged.
-    fn read(&self, version: &Self::Snapshot, page: u32, offset: u32, buf: &mut [u8]) -> Result<()>;
-
-    /// Changes a part of a page. Only this transaction sees the change.
-    ///
-    /// # Errors
-    /// There is no such part of a page, or no room.
-    fn write(
-        &self,
-        transaction: &mut Self::Transaction,
-        page: u32,
-        offset: u32,
-        bytes: &[u8],
-    ) -> Result<()>;
-
-    /// Makes the writes of a transaction the newest version, atomically.
-    ///
-    /// # Errors
-    /// Nothing of it is visible then.
-    fn commit(
-        &self,
-        transaction: Self::Transaction,
-        durability: Durability,
-    ) -> Result<Self::Snapshot>;
-
-    /// Drops the writes of a transaction.
-    fn abort(&self, transaction: Self::Transaction);
-
-    /// Releases a version: space that only it needed becomes free, if it is not the newest.
-    fn purge(&self, version: Self::Snapshot);
-}
-
 impl Versioned for PageStore {
     type Snapshot = Snapshot;
     type Transaction = Writer;
+    type Durability = Durability;
+    type Error = Error;
 
     fn snapshot(&self) -> Snapshot {
         self.pin()

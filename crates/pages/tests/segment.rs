@@ -114,7 +114,7 @@ fn readers_and_garbage_collection_never_meet() {
 }
 
 /// A random history through the trait alone gives what lists of pages give.
-fn judge_versioned<V: Versioned>(store: &V, seed: u64) {
+fn judge_versioned<V: Versioned<Durability = Durability>>(store: &V, seed: u64) {
     let mut random = Random(seed);
     let mut newest: Vec<u8> = Vec::new();
     let mut held: Vec<(V::Snapshot, Vec<u8>)> = Vec::new();

@@ -21,10 +21,10 @@ pub mod memtable;
 pub mod planted;
 pub mod poison;
 pub mod runs;
-pub mod runtime;
 pub mod snapshots;
 pub mod space;
 pub mod sync;
 pub mod values;
 
 pub use error::{Error, Result};
+pub use esker_device::runtime;

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use esker_device::process::Process;
+use esker_device::runtime::{Runtime, SystemRuntime};
 use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
@@ -30,12 +31,6 @@ use crate::options::{Allocation as Kind, Options};
 use crate::planted::{self, Bug};
 use crate::version::map::{NodeRef, Releases, Root};
 use crate::version::versions::Versions;
-
-/// A random number, for identities only.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
-}
 
 /// The media of a file for code that fills segments in order, given the bytes of a segment.
 type MakeMedia = fn(&Arc<dyn DeviceFile>, u32) -> Arc<dyn Media>;
@@ -140,7 +135,7 @@ fn create(media: Arc<dyn Media>, options: Options) -> Result<Arc<Engine>> {
 fn empty(disk: Disk, options: Options) -> Arc<Engine> {
     let segment_bytes = options.segment_bytes;
     let block = Superblock {
-        store: StoreId(random()),
+        store: StoreId(SystemRuntime::default().random()),
         epoch: 0,
         number: 1,
         segment_bytes,
