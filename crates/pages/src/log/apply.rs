@@ -146,3 +146,101 @@ impl Engine {
         self.counters.commits.add(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use esker_device::memory::MemoryDevice;
+    use esker_device::{Caching, Device, DeviceFile, Open};
+
+    use super::*;
+    use crate::log::creation::find_in;
+    use crate::log::scan::scan;
+    use crate::log::superblock::Found;
+    use crate::media::FileMedia;
+    use crate::{Allocation as Kind, Durability, Options, PageStore};
+
+    const SEGMENT: u32 = 256 * 1024;
+
+    /// Applies the records that the log in `file` has and `store` has not yet.
+    fn follow(store: &PageStore, file: &Arc<dyn DeviceFile>) -> usize {
+        let media = FileMedia::new(Arc::clone(file), SEGMENT);
+        let Found::Superblock(block) = find_in(&media).unwrap() else { panic!("no store") };
+        let engine = store.engine();
+        let mut core = engine.core.lock();
+        let records = scan(&media, &block).unwrap().records.into_iter();
+        let new: Vec<_> = records.filter(|(number, _)| *number >= core.log.number).collect();
+        for (number, record) in &new {
+            apply(&mut core, &engine.versions, engine.allocation, record.clone()).unwrap();
+            core.log.number = number + 1;
+        }
+        new.len()
+    }
+
+    fn commit(store: &PageStore, pages: std::ops::Range<u32>, byte: u8) {
+        let mut writer = store.begin(&store.pin()).unwrap();
+        for page in pages {
+            let len = if page % 3 == 0 { 9 } else { 4096 };
+            writer.write(page, 0, &vec![byte; len]).unwrap();
+        }
+        writer.commit(Durability::Full).unwrap();
+    }
+
+    fn contents(snapshot: &crate::Snapshot) -> Vec<Vec<u8>> {
+        let page = |page| {
+            let mut bytes = vec![0; 4096];
+            snapshot.read(page, 0, &mut bytes).unwrap();
+            bytes
+        };
+        (0..snapshot.pages()).map(page).collect()
+    }
+
+    /// An engine that applies the records of another has the same versions, names and space, and
+    /// its readers keep theirs.
+    #[test]
+    fn an_open_engine_follows_the_log_of_another() {
+        for allocation in [Kind::Slot, Kind::Segment] {
+            let file =
+                MemoryDevice::new().open("pages", Open::CreateNew, Caching::Buffered).unwrap();
+            let options = Options { relaxed_interval: None, ..Options::default() };
+            let options = options.segment_bytes(SEGMENT).allocation(allocation);
+            let leader = PageStore::open(Arc::clone(&file), options.clone()).unwrap();
+            let follower = PageStore::open_read_only(Arc::clone(&file), options).unwrap();
+            assert_eq!(follow(&follower, &file), 0);
+            commit(&leader, 0..10, 1);
+            leader.pin_named("first").unwrap();
+            assert_eq!(follow(&follower, &file), 2);
+            let held = follower.pin();
+            let before = contents(&held);
+            commit(&leader, 3..8, 2);
+            let mut writer = leader.begin(&leader.pin()).unwrap();
+            writer.write(2, 0, &[3; 4096]).unwrap();
+            writer.prepare(b"elsewhere").unwrap();
+            assert_eq!(follow(&follower, &file), 2);
+            assert_eq!(follower.prepared().unwrap(), b"elsewhere");
+            writer.commit(Durability::Full).unwrap();
+            commit(&leader, 0..12, 4);
+            leader.unpin_named("first").unwrap();
+            assert_eq!(follow(&follower, &file), 3);
+            assert_eq!(follower.pin().version(), leader.pin().version());
+            assert_eq!(contents(&follower.pin()), contents(&leader.pin()));
+            assert_eq!(contents(&held), before);
+            assert!(follower.at_named("first").is_err());
+            let used = |store: &PageStore| store.engine().core.lock().space.used_bytes();
+            assert_eq!(used(&follower), used(&leader));
+            assert!(follower.check().unwrap().accounted);
+        }
+    }
+
+    #[test]
+    fn a_record_that_does_not_follow_is_refused() {
+        let file = MemoryDevice::new().open("pages", Open::CreateNew, Caching::Buffered).unwrap();
+        let store = PageStore::open(file, Options::default()).unwrap();
+        let engine = store.engine();
+        let mut core = engine.core.lock();
+        for record in [Record::Decide(true), Record::Pin(7, "n".into()), Record::Unpin("n".into())]
+        {
+            let applied = apply(&mut core, &engine.versions, engine.allocation, record);
+            assert_eq!(applied.unwrap_err().at, 0);
+        }
+    }
+}
