@@ -7,8 +7,8 @@
 //! [`transfer`] (for files that are on no device), [`mod@prefetch`] (a hint for memory),
 //! [`process`] (state that a child created by `fork` must not use) and `inherited` (what such a
 //! child closes), [`runtime`] (clocks and randomness, injected), [`versioned`] (a device of page
-//! versions, as a trait); `planting` (how tests plant mistakes in the crates above) and [`planted`] (those
-//! of this one).
+//! versions, as a trait); `planting` (how tests plant mistakes in the crates above) and [`planted`]
+//! (those of this one).
 //!
 //! Nothing in this crate depends on what the bytes mean.
 

@@ -14,7 +14,9 @@ use crate::place::Sector;
 use crate::snapshot::Snapshot;
 use crate::stats::Version;
 use crate::store::PageStore;
-use crate::version::map::{Mapping, Node, Root};
+use crate::version::map::Root;
+use crate::version::mapping::Mapping;
+use crate::version::tree::Node;
 
 /// The counts of what a check has read. No damage was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

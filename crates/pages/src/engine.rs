@@ -28,7 +28,9 @@ use crate::media::gate::Gate;
 use crate::options::Options;
 use crate::place::Sector;
 use crate::version::delta;
-use crate::version::map::{Mapping, NodeRef, Releases, Root};
+use crate::version::map::Root;
+use crate::version::mapping::Mapping;
+use crate::version::tree::{NodeRef, Releases};
 use crate::version::versions::Versions;
 
 /// An open store.

@@ -11,8 +11,8 @@
 //! freed when one is released); `alloc` (the use of space, in slots or in segments, and a shorter
 //! file); `log` (records, checkpoints, recovery); [`media`] (the device below all of them);
 //! `engine` (what they share), `place` (sectors and sizes), `thread` (work while commits continue);
-//! `versioned` (the store as a [`Versioned`] device); [`stats`] with `counters`, and [`check`]; [`planted`]
-//! (bugs that the tests must find).
+//! `versioned` (the store as a [`Versioned`] device); [`stats`] with `counters`, and [`check`];
+//! [`planted`] (bugs that the tests must find).
 //!
 //! A store is one file; one process at a time may open it for writing, or several for reading.
 //! Allocation is by single slots, for devices with a translation layer of their own, or by segments

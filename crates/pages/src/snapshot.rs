@@ -8,7 +8,7 @@ use esker_device::Purpose;
 use crate::engine::Engine;
 use crate::error::{Result, invalid};
 use crate::place::Sector;
-use crate::version::map::Mapping;
+use crate::version::mapping::Mapping;
 use crate::version::view::{Held, View};
 
 /// One version of the database. Its contents never change, and nothing waits for it. Clones hold

@@ -12,7 +12,8 @@ use crate::engine::Engine;
 use crate::error::{Error, Result, invalid};
 use crate::options::check_page_size;
 use crate::snapshot::{Snapshot, check_range};
-use crate::version::map::{Entry, Mapping, Root};
+use crate::version::map::Root;
+use crate::version::mapping::{Entry, Mapping};
 
 /// Bytes of pages' memory that one transaction leaves to the next.
 const SPARE_BYTES: usize = 1 << 20;

@@ -6,8 +6,8 @@ use crate::engine::{Core, Engine};
 use crate::error::{Error, Result};
 use crate::options::{Options, SEGMENT_BYTES_MAX};
 use crate::place::{Class, Sector};
-use crate::version::map::LEAF;
 use crate::version::node::{NODE_BYTES_MAX, NODE_BYTES_MIN};
+use crate::version::tree::LEAF;
 
 impl Engine {
     /// Takes `count` slots; the file grows where there are not enough in addition to `keep`

@@ -17,7 +17,7 @@ use crate::options::Durability;
 use crate::place::{Class, Sector};
 use crate::planted::{self, Bug};
 use crate::snapshot::Snapshot;
-use crate::version::map::Entry;
+use crate::version::mapping::Entry;
 use crate::writer::{Dirty, Writer};
 
 mod plan;

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::log::record::Change;
 use crate::place::Sector;
 use crate::version::delta;
-use crate::version::map::{Entry, LEAF};
+use crate::version::mapping::Entry;
+use crate::version::tree::LEAF;
 use crate::writer::{Dirty, Writer};
 
 /// Most bytes of deltas that one leaf of the map keeps: it is written whole by checkpoints.

@@ -7,7 +7,7 @@ use esker_device::Purpose;
 
 use crate::error::Result;
 use crate::place::{Class, Sector};
-use crate::version::map::Entry;
+use crate::version::mapping::Entry;
 use crate::writer::{Dirty, Writer};
 
 impl Writer {

@@ -23,10 +23,11 @@ use crate::log::record::Record;
 use crate::log::superblock::Superblock;
 use crate::place::{Class, Sector};
 use crate::planted::{self, Bug};
-use crate::version::map::{Node, NodeRef, Root};
+use crate::version::map::Root;
 use crate::version::node::{
     NODE_BYTES_MIN, RootRef, encode_inner, encode_leaf, encode_roots, node_class,
 };
+use crate::version::tree::{Node, NodeRef};
 
 /// By how much the epochs of checkpoints that failed may pass that of the last one. Even: which
 /// copies of the superblock are the older ones does not depend on it.

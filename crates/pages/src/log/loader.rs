@@ -13,8 +13,9 @@ use crate::error::{Result, corrupt, damaged};
 use crate::log::superblock::Superblock;
 use crate::media::Media;
 use crate::place::Sector;
-use crate::version::map::{Inner, Map, Node, NodeRef, Releases, Root};
+use crate::version::map::{Map, Root};
 use crate::version::node::{RootRef, decode_inner, decode_leaf, decode_roots, node_class};
+use crate::version::tree::{Inner, Node, NodeRef, Releases};
 
 /// Reads the nodes of a checkpoint.
 pub(super) struct Loader<'a> {

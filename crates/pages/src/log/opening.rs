@@ -29,7 +29,8 @@ use crate::media::gate::Gate;
 use crate::media::{FileMedia, Media};
 use crate::options::{Allocation as Kind, Options};
 use crate::planted::{self, Bug};
-use crate::version::map::{NodeRef, Releases, Root};
+use crate::version::map::Root;
+use crate::version::tree::{NodeRef, Releases};
 use crate::version::versions::Versions;
 
 /// The media of a file for code that fills segments in order, given the bytes of a segment.

@@ -26,7 +26,8 @@ use crate::options::{PAGE_BYTES_MAX, check_page_size};
 use crate::place::Sector;
 use crate::planted::{self, Bug};
 use crate::version::delta;
-use crate::version::map::{Delta, Entry, Mapping, Root};
+use crate::version::map::Root;
+use crate::version::mapping::{Delta, Entry, Mapping};
 use crate::version::node::read_name;
 use crate::version::versions::Replaced;
 

@@ -26,8 +26,10 @@ use crate::log::superblock::Superblock;
 use crate::media::Media;
 use crate::place::Sector;
 use crate::planted::{self, Bug};
-use crate::version::map::{Map, Mapping, Releases, Root};
+use crate::version::map::{Map, Root};
+use crate::version::mapping::Mapping;
 use crate::version::node::RootRef;
+use crate::version::tree::Releases;
 use crate::version::versions::{Replaced, Versions};
 
 /// The state of a store as its checkpoint and its log have it.

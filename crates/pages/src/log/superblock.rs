@@ -30,8 +30,8 @@ use esker_format::ids::StoreId;
 use crate::options::{Allocation, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, check_page_size};
 use crate::place::{SECTOR_BYTES, Sector};
 use crate::planted::{self, Bug};
-use crate::version::map::NodeRef;
 use crate::version::node::NUMBER_MAX;
+use crate::version::tree::NodeRef;
 
 /// The newest format that is understood here: that of stores with segment allocation.
 pub(crate) const FORMAT: u32 = 2;

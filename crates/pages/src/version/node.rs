@@ -17,7 +17,8 @@ use esker_format::bytes::{Reader, put_byte_string, put_varint};
 use crate::options::{PAGE_BYTES_MAX, check_page_size};
 use crate::place::{Class, Sector};
 use crate::version::delta;
-use crate::version::map::{Delta, Entry, INNER, LEAF, Leaf, Mapping, NodeRef};
+use crate::version::mapping::{Delta, Entry, Mapping};
+use crate::version::tree::{INNER, LEAF, Leaf, NodeRef};
 
 /// The longest name of a version, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::place::Sector;
-use crate::version::map::{Entry, INNER, LEAF, Leaf, Map, Mapping, Node, child_pages};
+use crate::version::map::{Map, child_pages};
+use crate::version::mapping::{Entry, Mapping};
+use crate::version::tree::{INNER, LEAF, Leaf, Node};
 
 /// A page that was copied from one place to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,7 +141,7 @@ impl<'a> Relocation<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::version::map::{NodeRef, Releases};
+    use crate::version::tree::{NodeRef, Releases};
     use proptest::prelude::*;
 
     fn page() -> impl Strategy<Value = u32> {

@@ -28,7 +28,8 @@ use parking_lot::RwLock;
 
 use crate::place::Sector;
 use crate::planted::{self, Bug};
-use crate::version::map::{Entry as Mapped, Root};
+use crate::version::map::Root;
+use crate::version::mapping::Entry as Mapped;
 use crate::version::relocate::{Evicted, Move, Relocation};
 use crate::version::view::{Current, View};
 

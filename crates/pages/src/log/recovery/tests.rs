@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::log::superblock::{Found, SUPERBLOCKS_BYTES, find};
 use crate::options::Options;
-use crate::version::map::NodeRef;
 use crate::version::node::{decode_roots, encode_roots};
+use crate::version::tree::NodeRef;
 use crate::{Durability, PageStore};
 
 const SEGMENT: u32 = 16 * 1024;

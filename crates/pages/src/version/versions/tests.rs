@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::version::map::{Entry, Mapping};
+use crate::version::mapping::{Entry, Mapping};
 
 /// Logical and physical pages.
 type Mappings = Vec<(u32, u32)>;
