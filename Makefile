@@ -75,7 +75,7 @@ dist: need-packages
 lint: need
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(LAB) --locked -- --deny warnings
-	$(CARGO) clippy --package esker-index --package esker --tests $(SCHEDULED) --locked -- --deny warnings
+	$(CARGO) clippy -p esker-index -p esker --tests $(SCHEDULED) --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps $(LAB) --locked
 	$(CARGO) xtask check
 

@@ -95,8 +95,8 @@ fn write(db: &Db, from: u64) {
     }
 }
 
-/// A store with all of it, in which a snapshot keeps range tombstones and old versions, some flushed
-/// and some in the log alone.
+/// A store with all of it, in which a snapshot keeps range tombstones and old versions, some
+/// flushed and some in the log alone.
 fn fill(device: &MemoryDevice) -> Db {
     let db = builder(device).open().unwrap();
     db.keyspace("dropped", KeyspaceOptions::default()).unwrap().insert("key", "value").unwrap();
