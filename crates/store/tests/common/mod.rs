@@ -1,7 +1,7 @@
 //! Shared parts of the integration tests: small stores, copies of a device, and a model.
-#![allow(dead_code, unused_imports, unused_macros, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,25 +15,27 @@ use esker_device::{Caching, Open, Purpose};
 /// The entries that a keyspace should have.
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-thread_local! {
-    /// The kind of index that [`options`] requests.
-    static KIND: Cell<IndexKind> = const { Cell::new(IndexKind::FdTree) };
+/// The kind of index that the test is about: the one that the crate `kinds_<name>` names, the
+/// default in other crates.
+pub fn kind() -> IndexKind {
+    let name = env!("CARGO_CRATE_NAME").strip_prefix("kinds_");
+    name.map_or_else(IndexKind::default, |name| name.parse().unwrap())
 }
 
-/// The kind of index that this thread's test is about.
-pub fn kind() -> IndexKind {
-    KIND.get()
+/// Whether a test runs that is about `kind` alone: not in a crate of another kind, where its output
+/// is the reason.
+#[must_use]
+pub fn only_for(kind: IndexKind, reason: &str) -> bool {
+    let runs = kind == self::kind();
+    if !runs {
+        println!("only for {kind}: {reason}");
+    }
+    runs
 }
 
 /// Options of a keyspace with the kind of index that the test is about.
 pub fn options() -> KeyspaceOptions {
     KeyspaceOptions::default().index(kind())
-}
-
-/// Runs a test once more with keyspaces that have an LSM index.
-pub fn with_lsm(test: fn()) {
-    KIND.set(IndexKind::Lsm);
-    test();
 }
 
 /// The merge schemes that the index of the test knows of: an LSM index has one.
@@ -43,32 +45,6 @@ pub fn schemes() -> Vec<Scheme> {
         _ => Scheme::ALL.to_vec(),
     }
 }
-
-/// A module in which tests of the file run once more, with keyspaces that have an LSM index; those
-/// behind `except` have nothing to do with an index, or are about one kind alone. All of a file are
-/// named.
-macro_rules! also_with_lsm {
-    ($($test:ident,)* ; except: $($other:ident,)*) => {
-        mod lsm {
-            $(
-                #[test]
-                fn $test() {
-                    crate::common::with_lsm(crate::$test);
-                }
-            )*
-
-            #[test]
-            fn names_every_test() {
-                let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
-                let source = std::fs::read_to_string(root.to_owned() + file!()).unwrap();
-                let named = [$(stringify!($test),)* $(stringify!($other),)*];
-                assert_eq!(source.matches("#[test]\n").count(), named.len());
-                assert!(named.iter().all(|name| source.contains(&format!("fn {name}("))));
-            }
-        }
-    };
-}
-pub(crate) use also_with_lsm;
 
 /// A builder with the least memory and the shortest log segments, so that little data makes much
 /// maintenance, all of it done when a write returns.

@@ -1,12 +1,10 @@
 //! Mistakes of callers, and the errors that they get.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::fs;
 use std::sync::Arc;
 
-use common::{also_with_lsm, assert_sound, options, small, tiny};
+use crate::common::{assert_sound, options, small, tiny};
 use esker::{Db, Device, Error, INLINE_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Open};
@@ -201,18 +199,4 @@ fn what_a_stopped_creation_left_is_completed() {
     let db = small(&device).open().unwrap();
     tiny(&db, "k").insert("a", "1").unwrap();
     assert_sound(&db);
-}
-
-also_with_lsm! {
-    the_longest_keys_and_values_are_taken_and_longer_ones_refused,
-    reversed_and_equal_bounds_are_empty_and_absent_keys_can_be_deleted,
-    batches_may_be_empty_repeat_keys_and_exceed_the_log_but_not_the_budget,
-    handles_of_another_store_are_refused,
-    closed_stores_and_dropped_keyspaces_say_so,
-    ; except:
-    names_and_options_are_checked,
-    foreign_folders_and_files_are_left_alone,
-    one_store_is_open_once,
-    a_store_without_its_superblock_is_damaged_and_not_recreated,
-    what_a_stopped_creation_left_is_completed,
 }

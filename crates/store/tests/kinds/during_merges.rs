@@ -2,13 +2,13 @@
 //! store from being read when the device is full, or keep one from being read after a crash.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Model, Random, also_with_lsm, assert_sound, contents, copy, kind, options, schemes};
+use crate::common::{
+    self, Model, Random, assert_sound, contents, copy, kind, only_for, options, schemes,
+};
 use esker::{Db, DbBuilder, Device, IndexKind, KeyspaceStats, Scheme};
 use esker_device::Purpose;
 use esker_device::memory::MemoryDevice;
@@ -158,6 +158,9 @@ const RUN_BYTES: i64 = 2 * 4096;
 
 #[test]
 fn a_scan_through_two_full_merges_costs_its_versions_and_one_interval() {
+    if !only_for(IndexKind::FdTree, "the bound is that of merges that record their progress") {
+        return;
+    }
     let spaces = Scheme::ALL.map(|scheme| (scheme, a_scan_through_two_full_merges(scheme)));
     for (scheme, space) in spaces {
         let files = (space.file, space.needed + space.needed * 2 / 5);
@@ -448,14 +451,4 @@ fn a_store_whose_device_fills_up_within_a_merge_is_emptied() {
             empty_it(&db, &model);
         }
     }
-}
-
-also_with_lsm! {
-    a_scan_does_not_change_while_threads_merge,
-    puts_and_tombstones_are_counted_right_after_every_full_merge,
-    a_store_without_room_for_a_write_of_a_merge_is_read_and_emptied,
-    a_store_whose_device_fills_up_within_a_merge_is_emptied,
-    ; except:
-    // The bound is that of a merge with records of its progress.
-    a_scan_through_two_full_merges_costs_its_versions_and_one_interval,
 }

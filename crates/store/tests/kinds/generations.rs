@@ -1,12 +1,10 @@
 //! Blocks and values are known by numbers that are handed out once, regardless of how a store ends.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{also_with_lsm, assert_sound, back_up, contents, copy, restored};
+use crate::common::{self, assert_sound, back_up, contents, copy, restored};
 use esker::{Db, Device, Keyspace};
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Open, Purpose};
@@ -151,12 +149,4 @@ fn a_value_that_lost_a_piece_to_an_older_one_is_not_taken_for_whole() {
         left_out += 1;
     }
     assert!(left_out > 3, "{left_out}");
-}
-
-also_with_lsm! {
-    numbers_of_a_store_from_before_are_not_handed_out_again,
-    a_value_that_lost_a_piece_to_an_older_one_is_not_taken_for_whole,
-    a_backup_over_a_killed_process_holds_what_the_store_holds,
-    a_restored_store_has_backups_of_its_own,
-    ; except:
 }

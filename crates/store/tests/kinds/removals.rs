@@ -1,13 +1,11 @@
 //! Removals of ranges of keys: what they affect, what they cost, and when they are forgotten.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::ops::Bound;
 
-use common::{
-    also_with_lsm, assert_sound, back_up, contents, copy, options, required_features, restored,
-    small, threaded, tiny,
+use crate::common::{
+    assert_sound, back_up, contents, copy, options, required_features, restored, small, threaded,
+    tiny,
 };
 use esker::{Db, Device, Error, Keyspace};
 use esker_device::memory::MemoryDevice;
@@ -263,19 +261,4 @@ fn ranges_removed_one_after_the_other_are_not_refused() {
     (0..KEYS).for_each(|number| keys.remove_range(key(number)..key(number + 1)).unwrap());
     assert!(contents(&keys).is_empty());
     assert_sound(&db);
-}
-
-also_with_lsm! {
-    all_keys_of_a_range_are_gone_by_one_number,
-    bounds_of_all_kinds_are_kept_to,
-    a_batch_removes_what_came_before_and_keeps_what_comes_after,
-    a_read_of_a_removed_range_conflicts,
-    a_transaction_that_removes_a_range_reads_nothing_of_it,
-    removals_survive_kills_merges_and_backups,
-    a_lone_removal_does_not_hold_the_log,
-    too_many_ranges_under_a_snapshot_are_refused_and_room_comes_back,
-    the_first_removal_sets_a_required_feature,
-    ranges_removed_one_after_the_other_are_not_refused,
-    ranges_of_long_keys_are_not_refused,
-    ; except:
 }

@@ -1,14 +1,12 @@
 //! Values that are stored as blobs.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::also_with_lsm;
+use crate::common;
 use esker::{
     Backup, Compression, Db, Device, Durability, Error, Keyspace, KeyspaceOptions, Result,
 };
@@ -467,23 +465,4 @@ fn what_one_recovery_has_left_out_no_later_one_finds() {
         assert_eq!(comes_back.err(), None, "it comes back");
     }
     assert!(lost > 0 && found > 0, "{lost} times lost, {found} times found");
-}
-
-also_with_lsm! {
-    values_of_all_lengths_are_read_as_they_were_written,
-    what_is_written_over_or_removed_comes_back_once,
-    a_value_that_is_written_over_again_and_again_takes_bounded_space,
-    logged_values_survive_a_store_that_is_not_closed,
-    a_reader_streams_what_was_there_whatever_happens_meanwhile,
-    a_writer_streams_and_one_that_is_dropped_leaves_nothing,
-    batches_and_transactions_take_large_values,
-    large_values_expire,
-    a_dropped_keyspace_frees_its_blobs_and_reads_fail,
-    compressed_keyspaces_keep_large_values_as_they_are,
-    writers_in_many_threads_write_concurrently,
-    backups_copy_a_value_once,
-    check_reads_values_that_the_log_alone_refers_to,
-    what_one_recovery_has_left_out_no_later_one_finds,
-    ; except:
-    readers_of_a_closed_store_say_so,
 }

@@ -1,14 +1,12 @@
 //! Writers, readers and scans at once.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{also_with_lsm, assert_sound, copy, schemes, small, threaded, tiny};
+use crate::common::{assert_sound, copy, schemes, small, threaded, tiny};
 use esker::{Db, DbBuilder, Durability};
 use esker_device::memory::MemoryDevice;
 use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
@@ -130,14 +128,6 @@ fn closing_stops_every_thread(builder: &dyn Fn(&MemoryDevice) -> DbBuilder) {
     assert_eq!(keyspace.iter().unwrap().count(), accepted.len());
     assert!(accepted.iter().all(|key| keyspace.contains(key).unwrap()));
     assert!(matches!(db.close(), Err(esker::Error::Closed)));
-}
-
-also_with_lsm! {
-    batches_are_whole_for_readers_and_scans,
-    close_stops_every_thread,
-    ; except:
-    nothing_is_written_after_a_close,
-    keyspaces_that_are_dropped_meanwhile_are_passed_over,
 }
 
 /// A flush or compaction of the whole store is not affected by keyspaces that other threads drop.

@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use common::{also_with_lsm, options};
-use esker::{Db, Keyspace, KeyspaceStats, SimRuntime, WaitStats};
+use crate::common::{only_for, options};
+use esker::{Db, IndexKind, Keyspace, KeyspaceStats, SimRuntime, WaitStats};
 
 fn fill(keyspace: &Keyspace, keys: std::ops::Range<u32>, byte: u8) {
     for key in keys {
@@ -28,6 +26,9 @@ fn waits(db: &Db, reason: &str) -> WaitStats {
 
 #[test]
 fn a_snapshot_shows_since_when_it_keeps_what() {
+    if !only_for(IndexKind::FdTree, "others do not count what is kept for snapshots") {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let runtime = Arc::new(SimRuntime::new(1));
     let builder = Db::builder(folder.path()).log_segment_bytes(16 << 10);
@@ -55,6 +56,9 @@ fn a_snapshot_shows_since_when_it_keeps_what() {
 
 #[test]
 fn what_comes_next_comes() {
+    if !only_for(IndexKind::FdTree, "the forecast of the next merge does not know slices") {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let db = Db::builder(folder.path()).memory_budget(1 << 20).open().unwrap();
     let keyspace = db.keyspace("a", options()).unwrap();
@@ -134,15 +138,4 @@ fn a_backup_under_way_is_seen() {
     db.backup_with(folder.path().join("copy"), &mut progress).unwrap();
     assert!(told.recv().unwrap().backup);
     assert!(!db.stats().unwrap().pins.backup);
-}
-
-also_with_lsm! {
-    writers_that_wait_are_counted_with_the_reason,
-    a_backup_under_way_is_seen,
-    ; except:
-    waiting_writers_are_counted,
-    // What is kept for snapshots is not counted.
-    a_snapshot_shows_since_when_it_keeps_what,
-    // The forecast knows of no slices.
-    what_comes_next_comes,
 }

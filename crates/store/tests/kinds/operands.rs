@@ -1,15 +1,13 @@
 //! Merge operands: counters, lists, their bases, and operators that fail.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use common::{
-    also_with_lsm, assert_sound, back_up, contents, copy, options, required_features, restored,
-    small, threaded, tiny,
+use crate::common::{
+    assert_sound, back_up, contents, copy, options, required_features, restored, small, threaded,
+    tiny,
 };
 use esker::{BoxError, Compression, Db, Error, Keyspace, Merge, MergeOperator, SimRuntime};
 use esker_device::memory::MemoryDevice;
@@ -549,25 +547,4 @@ fn the_first_operator_sets_a_required_feature() {
     assert_eq!(required_features(&device), 0);
     with(&db, "lists", Merge::Append);
     assert_eq!(required_features(&device), 1 << 6);
-}
-
-also_with_lsm! {
-    a_counter_counts_through_merges_kills_and_backups,
-    a_list_is_appended_to_and_read_by_every_way,
-    a_snapshot_sees_what_was_merged_before_it,
-    what_is_merged_onto_a_value_outlasts_it,
-    an_operand_over_a_removed_range_is_the_value,
-    blobs_are_merged_by_their_readers,
-    an_operator_that_fails_or_panics_is_an_error_of_that_key,
-    without_its_operator_a_keyspace_keeps_its_operands,
-    everything_that_a_batch_says_of_a_key_counts,
-    a_transaction_reads_what_it_merges_and_merges_never_conflict,
-    a_writer_puts_the_value_in_the_place_of_many_operands,
-    a_value_in_the_place_of_its_operands_is_no_news_to_who_has_read_it,
-    what_transactions_are_checked_against_stays_short_where_operands_are_folded,
-    a_keyspace_that_is_refused_for_its_operator_is_left_as_it_is,
-    what_threads_merge_onto_one_key_all_counts,
-    the_first_operator_sets_a_required_feature,
-    ; except:
-    names_of_operators_have_bounds_and_none_is_needed,
 }

@@ -1,12 +1,10 @@
 //! Values with a time to live: what is answered when, and what becomes of them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{also_with_lsm, assert_sound, contents, copy, small, tiny};
+use crate::common::{assert_sound, contents, copy, small, tiny};
 use esker::{Db, Error, Keyspace, SimRuntime};
 use esker_device::memory::MemoryDevice;
 
@@ -202,15 +200,4 @@ fn expiry_survives_a_kill_and_a_merge_that_a_crash_cut_off() {
         assert_eq!(contents(&keys).len(), left);
         assert_sound(&db);
     }
-}
-
-also_with_lsm! {
-    a_value_is_there_until_its_time_is_over_and_not_a_millisecond_longer,
-    a_later_write_takes_the_expiry_away,
-    times_to_live_out_of_bounds_are_refused_and_write_nothing,
-    snapshots_scans_and_transactions_keep_to_the_moment_at_which_they_began,
-    a_clock_that_is_set_back_brings_nothing_back,
-    what_has_expired_is_reclaimed_by_merges,
-    expiry_survives_a_kill_and_a_merge_that_a_crash_cut_off,
-    ; except:
 }

@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{also_with_lsm, assert_sound, back_up, contents, copy, small, threaded, tiny};
+use crate::common::{self, assert_sound, back_up, contents, copy, small, threaded, tiny};
 use esker::{Db, Device, Error, Keyspace};
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{Effect, Fault, FaultPlan, OpKind, SimDevice};
@@ -273,17 +271,4 @@ fn what_does_not_read_back_is_not_put_in_place() {
         }
     }
     assert!(refused > 2, "{refused}");
-}
-
-also_with_lsm! {
-    what_does_not_read_back_is_not_put_in_place,
-    a_later_backup_reads_and_writes_what_has_changed,
-    threads_write_and_merge_during_backups,
-    a_keyspace_that_is_dropped_meanwhile_is_in_the_backup,
-    closing_the_store_ends_a_backup,
-    an_ended_backup_leaves_the_one_before,
-    a_backup_without_its_catalog_is_not_removed,
-    copies_that_went_their_own_ways_are_not_mixed,
-    damage_in_the_store_is_not_copied,
-    ; except:
 }

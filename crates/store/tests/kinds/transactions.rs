@@ -1,14 +1,12 @@
 //! Transactions: what they see, what they exclude, and what they refuse.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use common::{also_with_lsm, assert_sound, contents, copy, small, threaded, tiny};
+use crate::common::{assert_sound, contents, copy, small, threaded, tiny};
 use esker::{Db, Durability, Error, Keyspace, Transaction};
 use esker_device::memory::MemoryDevice;
 
@@ -558,31 +556,4 @@ fn a_transaction_is_bounded() {
     let error = tx.range(&a, long(1)..).map(drop).unwrap_err();
     assert!(matches!(error, Error::Invalid { .. }), "{error}");
     tx.commit().unwrap();
-}
-
-also_with_lsm! {
-    a_transaction_sees_its_moment_and_its_own_writes,
-    a_commit_is_whole_and_answers_its_number,
-    write_skew_is_refused,
-    lost_updates_are_refused_by_every_way_to_write,
-    points_conflict_with_their_key_alone,
-    ranges_conflict_with_what_they_came_past,
-    own_writes_are_no_reads,
-    phantoms_are_refused_across_keyspaces,
-    who_only_reads_or_only_writes_never_conflicts,
-    the_window_begins_and_ends_with_transactions,
-    a_transaction_older_than_the_window_conflicts,
-    one_key_larger_than_the_window_is_met,
-    transact_repeats_until_there_is_no_conflict,
-    an_error_or_a_panic_rolls_back,
-    turns_exclude_each_other_and_nothing_else,
-    those_who_take_turns_never_conflict,
-    a_queue_hands_out_each_entry_once,
-    a_closed_or_dropped_thing_is_refused,
-    who_waits_for_a_turn_hears_of_the_close,
-    a_transaction_is_bounded,
-    ; except:
-    // Its threads retry a fixed number of times, and next to another test of its kind that is not
-    // enough.
-    a_hot_key_is_counted_right,
 }

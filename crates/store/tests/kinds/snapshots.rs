@@ -1,9 +1,7 @@
 //! Snapshots and ranges: what they see, and that they never block.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{also_with_lsm, assert_sound, schemes, small, tiny};
+use crate::common::{assert_sound, schemes, small, tiny};
 use esker::Scheme;
 use esker_device::memory::MemoryDevice;
 
@@ -102,11 +100,4 @@ fn batches_over_keyspaces(scheme: Scheme) {
         assert_eq!(after.get(&b, "x").unwrap(), Some(round));
     }
     assert_sound(&db);
-}
-
-also_with_lsm! {
-    a_snapshot_keeps_its_view_through_overwrites_deletes_and_merges,
-    the_loop_over_a_range_may_write_merge_and_drop,
-    a_batch_over_several_keyspaces_is_seen_whole,
-    ; except:
 }

@@ -1,0 +1,4 @@
+//! The tests of `kinds` for keyspaces with FD+trees.
+
+mod common;
+mod kinds;

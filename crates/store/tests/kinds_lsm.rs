@@ -1,0 +1,4 @@
+//! The tests of `kinds` for keyspaces with LSM indexes.
+
+mod common;
+mod kinds;
