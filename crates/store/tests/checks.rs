@@ -38,7 +38,7 @@ fn check_is_silent_at_every_step_of_merges_of_an_lsm_index() {
 #[test]
 fn space_that_two_entries_have_is_named() {
     assert!(Bug::BESIDE_MERGES.contains(&Bug::ValueOwnedTwice));
-    for index in [IndexKind::FdTree, IndexKind::Lsm] {
+    for index in IndexKind::ALL {
         let hunt = || histories(index, 0..20).unwrap_err();
         let violation = with(Bug::ValueOwnedTwice, hunt).to_string();
         assert!(violation.contains("two entries refer to the same space"), "{violation}");

@@ -5,15 +5,8 @@ use esker_substrate::planted::Bug;
 use esker_testkit::counts::{Counts, assert_passes};
 use esker_testkit::planted;
 
-fn is_found(bug: Bug) {
-    found(bug, IndexKind::FdTree, "");
-}
-
-fn is_found_in_slices(bug: Bug) {
-    found(bug, IndexKind::Lsm, " in slices");
-}
-
-fn found(bug: Bug, index: IndexKind, place: &str) {
+fn is_found(bug: Bug, index: IndexKind) {
+    let place = if index == IndexKind::Lsm { " in slices" } else { "" };
     assert_passes(planted::hunt_in(bug, index).map(|finding| {
         println!("{bug:?}{place}: {}", finding.violation);
         let case = format!("{bug:?}{place}: \"{}\"", finding.oracle);
@@ -23,77 +16,49 @@ fn found(bug: Bug, index: IndexKind, place: &str) {
     }));
 }
 
+/// Tests that each bug of a list is found in a store with indexes of a kind, and that the list is
+/// complete.
 macro_rules! bugs {
-    ($($name:ident: $bug:ident,)*) => {
-        $(#[test] fn $name() { is_found(Bug::$bug); })*
+    ($every:ident: $all:ident in $index:ident; $($name:ident: $bug:ident,)*) => {
+        $(#[test] fn $name() { is_found(Bug::$bug, IndexKind::$index); })*
 
         #[test]
-        fn every_bug_has_its_test() {
-            assert_eq!([$(Bug::$bug),*], Bug::ALL);
+        fn $every() {
+            assert_eq!([$(Bug::$bug),*], Bug::$all);
         }
     };
 }
 
-macro_rules! bugs_of_backups {
-    ($($name:ident: $bug:ident,)*) => {
-        $(#[test] fn $name() { is_found(Bug::$bug); })*
-
-        #[test]
-        fn every_bug_of_backups_has_its_test() {
-            assert_eq!([$(Bug::$bug),*], Bug::OF_BACKUPS);
-        }
-    };
-}
-
-macro_rules! bugs_of_full_devices {
-    ($($name:ident: $bug:ident,)*) => {
-        $(#[test] fn $name() { is_found(Bug::$bug); })*
-
-        #[test]
-        fn every_bug_of_full_devices_has_its_test() {
-            assert_eq!([$(Bug::$bug),*], Bug::OF_FULL_DEVICES);
-        }
-    };
-}
-
-bugs_of_full_devices! {
+bugs! {
+    every_bug_of_full_devices_has_its_test: OF_FULL_DEVICES in FdTree;
     finds_a_reserve_that_values_take: ReserveTaken,
     finds_values_that_cannot_be_written_out: OwedNotKept,
 }
 
-macro_rules! bugs_in_slices {
-    ($($name:ident: $bug:ident,)*) => {
-        mod in_slices {
-            use super::*;
+mod in_slices {
+    use super::*;
 
-            $(#[test] fn $name() { is_found_in_slices(Bug::$bug); })*
-
-            #[test]
-            fn every_bug_has_its_test() {
-                assert_eq!([$(Bug::$bug),*], Bug::IN_SLICES);
-            }
-        }
-    };
+    bugs! {
+        every_bug_has_its_test: IN_SLICES in Lsm;
+        finds_lost_keys_that_were_not_recorded: GoneNotRecorded,
+        finds_a_block_that_stays_among_others: StaysAmongOthers,
+        finds_a_block_that_is_not_all_that_is_written: RepeatsAmongOthers,
+        finds_blocks_reused_before_the_commit: ReclaimBeforeCommit,
+        finds_a_commit_before_its_blocks: CommitBeforeBlocks,
+        finds_a_commit_before_its_log: CommitBeforeLog,
+        finds_reuse_of_what_snapshots_need: SnapshotBlocksReused,
+        finds_what_expired_for_a_snapshot: ExpiredForSnapshots,
+        finds_what_expired_and_hid_nothing: ExpiredHideNothing,
+        finds_removals_that_were_not_recorded: RemovalsNotRecorded,
+        finds_removals_retired_before_a_snapshot_ends: RetiredForSnapshots,
+        finds_operands_taken_for_answers: OperandsAnswer,
+        finds_operands_joined_under_a_snapshot: MergedForSnapshots,
+        finds_a_value_that_is_forgotten: ValueForgotten,
+    }
 }
 
-bugs_in_slices! {
-    finds_lost_keys_that_were_not_recorded: GoneNotRecorded,
-    finds_a_block_that_stays_among_others: StaysAmongOthers,
-    finds_a_block_that_is_not_all_that_is_written: RepeatsAmongOthers,
-    finds_blocks_reused_before_the_commit: ReclaimBeforeCommit,
-    finds_a_commit_before_its_blocks: CommitBeforeBlocks,
-    finds_a_commit_before_its_log: CommitBeforeLog,
-    finds_reuse_of_what_snapshots_need: SnapshotBlocksReused,
-    finds_what_expired_for_a_snapshot: ExpiredForSnapshots,
-    finds_what_expired_and_hid_nothing: ExpiredHideNothing,
-    finds_removals_that_were_not_recorded: RemovalsNotRecorded,
-    finds_removals_retired_before_a_snapshot_ends: RetiredForSnapshots,
-    finds_operands_taken_for_answers: OperandsAnswer,
-    finds_operands_joined_under_a_snapshot: MergedForSnapshots,
-    finds_a_value_that_is_forgotten: ValueForgotten,
-}
-
-bugs_of_backups! {
+bugs! {
+    every_bug_of_backups_has_its_test: OF_BACKUPS in FdTree;
     finds_a_catalog_before_its_blocks: CatalogBeforeBlocks,
     finds_a_backup_that_is_overwritten: BackupOverwritten,
     finds_a_lost_catalog_that_is_ignored: LostCatalogIgnored,
@@ -103,6 +68,7 @@ bugs_of_backups! {
 }
 
 bugs! {
+    every_bug_has_its_test: ALL in FdTree;
     finds_a_missing_barrier_before_the_superblock: NoBarrierBeforeSuperblock,
     finds_blocks_reused_before_the_commit: ReclaimBeforeCommit,
     finds_log_records_without_checksums: LogWithoutChecksum,

@@ -33,7 +33,7 @@ const INLINE_BYTES: [Option<u64>; 2] = [None, Some(2_500)];
 /// The first difference.
 pub fn at_every_step(counts: &mut Counts) -> Verdict {
     let mut seed = 0;
-    for index in [IndexKind::FdTree, IndexKind::Lsm] {
+    for index in IndexKind::ALL {
         for compression in Compression::ALL {
             for value_bytes in VALUE_BYTES {
                 let inline = INLINE_BYTES.get(seed as usize % INLINE_BYTES.len());

@@ -40,7 +40,7 @@ const VALUE_BYTES: [usize; 4] = [3_000, 30_000, 130_000, 200_000];
 /// The first difference.
 pub fn histories(counts: &mut Counts) -> Verdict {
     for seed in 0..HISTORIES * budget() {
-        for index in [IndexKind::FdTree, IndexKind::Lsm] {
+        for index in IndexKind::ALL {
             of_one_store(seed, index, counts)
                 .map_err(|v| v.at(format!("seed {seed}, {index:?}")))?;
         }
