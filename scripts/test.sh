@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs every test of the workspace and ends with the test runners' own summary lines.
+# Runs every test of the workspace, and ends with the slowest suites and then the test runners' own
+# summary lines.
 # ESKER_TEST_BUDGET (default 1) multiplies the sizes of the crash, fault and property suites.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,6 +43,9 @@ schedules=$(awk -F '"schedules":' 'NF == 2 { sum += $2 } END { print sum + 0 }' 
     "$ESKER_COUNTS_DIR/shuttle.jsonl") || schedules=0
 [ "$schedules" -ge 200000 ] || status=1
 
+echo
+# No result of the tests: a failure changes nothing.
+cargo xtask slowest "$log" || true
 printf '\n%s schedules under shuttle\n' "$schedules"
 printf '%s test runners, %s failed, exit status %s\n' "$total" "$failed" "$status"
 printf '%s\n' "$summary"

@@ -5,7 +5,7 @@
 //! [`packages`] (what a published package has), [`tidy`] (sizes, attributes), [`words`] (one
 //! language), [`docs`] (links, the README's example, a reason for every dependency), [`papers`]
 //! (what of the papers is here), [`fingerprint`] (the format page keeps up with the encoders),
-//! [`test_counts`] (what the last test run counted).
+//! [`test_counts`] (what the last test run counted), [`slowest`] (where its time went).
 //!
 //! A check is a function from the repository to a list of [`Finding`]s; none of them changes
 //! anything.
@@ -16,6 +16,7 @@ pub mod fingerprint;
 pub mod packages;
 pub mod papers;
 pub mod rooms;
+pub mod slowest;
 pub mod source;
 pub mod test_counts;
 pub mod tidy;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use xtask::{CHECKS, Finding, Result, Tree, fingerprint, test_counts};
+use xtask::{CHECKS, Finding, Result, Tree, fingerprint, slowest, test_counts};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
@@ -12,6 +12,7 @@ usage: cargo xtask <task>
   format-hash           the encoders' fingerprints, as docs/format/store.md records them
   format-hash --update  records them in docs/format/store.md
   test-counts           prints what the test suites counted in their last run, as tables
+  slowest <log>         prints the slowest test suites of a log of `cargo test`, in seconds
 ";
 
 fn main() -> ExitCode {
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         ["format-hash"] => print_table(),
         ["format-hash", "--update"] => update_page(),
         ["test-counts"] => print_test_counts(),
+        ["slowest", log] => print_slowest(log),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -77,5 +79,12 @@ fn print_test_counts() -> Result<bool> {
         return Err(format!("no counts in {}: run `make test` first", folder.display()).into());
     }
     print!("{}", test_counts::tables(&counts));
+    Ok(true)
+}
+
+fn print_slowest(log: &str) -> Result<bool> {
+    // What a test prints may be no UTF-8.
+    let bytes = std::fs::read(log).map_err(|error| format!("{log}: {error}"))?;
+    print!("{}", slowest::table(&String::from_utf8_lossy(&bytes)));
     Ok(true)
 }
