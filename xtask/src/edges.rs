@@ -288,6 +288,10 @@ fn judge_index_kinds(arrow: &Arrow, inside: &str, source: &Source) -> Vec<(usize
     }
     let kind = index_kind(inside);
     let mut findings = Vec::new();
+    if kind.is_some() {
+        let what = "a kind passes `index()` on, and uses the index through KindContext alone";
+        findings.extend(source.calls_of_index.iter().map(|line| (*line, what.to_owned())));
+    }
     for named in &source.named {
         let other = INDEX_KINDS.iter().find(|other| **other == named.name);
         let Some(other) = other.filter(|other| kind != Some(**other)) else { continue };
@@ -336,6 +340,15 @@ mod tests {
         let file = File { path: path.into(), text: text.into() };
         let findings = judge_source(owner(path).unwrap(), &file).unwrap();
         findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_kind_that_goes_round_its_context_is_found() {
+        for text in ["fn f(c: C) { c.index().views.load(); }", "fn f(c: C) { c.index().meta(); }"] {
+            assert_eq!(source_findings("crates/index/src/lsm/walk.rs", text).len(), 1, "{text}");
+        }
+        let passes_on = "fn f(c: C) { merge(c.index()); }";
+        assert!(source_findings("crates/index/src/lsm/walk.rs", passes_on).is_empty());
     }
 
     #[test]

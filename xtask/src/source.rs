@@ -62,6 +62,8 @@ pub struct Source {
     pub silencers: Vec<Silencer>,
     /// Lines that hold the keyword `unsafe`.
     pub unsafe_lines: Vec<usize>,
+    /// Lines in which something is asked of what a call `index()` returns.
+    pub calls_of_index: Vec<usize>,
 }
 
 impl Source {
@@ -83,6 +85,11 @@ impl Source {
                     let first = ident.to_string();
                     if first == "unsafe" {
                         self.unsafe_lines.push(line);
+                    }
+                    if first == "index"
+                        && is_call_before_dot(tokens.get(at + 1..).unwrap_or_default())
+                    {
+                        self.calls_of_index.push(line);
                     }
                     let colons = is_colon(tokens.get(at + 1)) && is_colon(tokens.get(at + 2));
                     let continues = at > 0 && is_colon(tokens.get(at - 1));
@@ -112,6 +119,12 @@ impl Source {
 
 fn is_colon(token: Option<&TokenTree>) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == ':')
+}
+
+/// Whether these tokens are `()` and a dot.
+fn is_call_before_dot(after: &[TokenTree]) -> bool {
+    matches!(after, [TokenTree::Group(group), TokenTree::Punct(dot), ..]
+        if group.stream().is_empty() && dot.as_char() == '.')
 }
 
 /// Whether what comes after these tokens is a field: one dot stands in front of it, and not two.

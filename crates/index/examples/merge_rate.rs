@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         poison: Arc::default(),
     };
     let kind = std::env::args().nth(1).map_or(Ok(IndexKind::FdTree), |name| name.parse())?;
-    let tree = Index::open(Arc::new(env), KeyspaceId(1), kind.empty(), OPTIONS);
+    let tree = Index::open(Arc::new(env), KeyspaceId(1), esker_index::empty(kind), OPTIONS);
     insert(&tree, 0..BELOW, 0);
     tree.run(Work::Flush, &|body| body(), &mut |_, _| Ok(()))?;
     tree.run(FULL, &|body| body(), &mut |_, _| Ok(()))?;

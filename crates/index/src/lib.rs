@@ -52,7 +52,7 @@ mod tests;
 pub use check::{CheckSink, Problem};
 pub use index::{Commit, Env, Gate, Index, Work};
 pub use job::BackgroundJob;
-pub use kind::registry::{IndexKind, Options, UnknownIndexKind};
+pub use kind::registry::{IndexKind, Options, UnknownIndexKind, empty, kind_in};
 pub use merge::Step;
 pub use merge::scheme::Scheme;
 pub use read::scan::{DamagedRange, ScanBatch, ScanRequest};

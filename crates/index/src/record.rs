@@ -143,7 +143,9 @@ impl Index {
 
     /// Frees space as soon as no reader uses it any more.
     fn reclaim(&self, freed: Vec<Extent>) -> Result<()> {
-        self.views.quarantine(&self.env.blocks, freed)?;
+        if !freed.is_empty() {
+            self.views.quarantine(&self.env.blocks, freed)?;
+        }
         self.collect()
     }
 

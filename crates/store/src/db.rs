@@ -451,7 +451,7 @@ impl Db {
             require(shared, FEATURE_COMPRESSION)?;
             edits.push(Edit::KeyspaceCodec { id, codec });
         }
-        let index = options.index.unwrap_or_default().empty();
+        let index = esker_index::empty(options.index.unwrap_or_default());
         if index.lsm().is_some() {
             require(shared, FEATURE_LSM)?;
             edits.push(Edit::Index { id, index: Arc::new(index.clone()) });

@@ -9,10 +9,10 @@
 //! what the log holds beyond each keyspace's `flushed_seq` into the memtables. When these fill up
 //! they are flushed as in normal operation: that is safe in the middle of the replay because the
 //! visible number follows it batch by batch (the newest version of every key is kept), because no
-//! memtable is frozen within a batch, because the log is synced before an index is committed (a
-//! batch that the last run left in the page cache cannot come to be half durable), and because
-//! replaying again after a crash skips, keyspace by keyspace, what the committed index already
-//! holds.
+//! memtable is frozen within a batch that fits the memory, because the log is synced before an
+//! index is committed (a batch that the last run left in the page cache cannot come to be half
+//! durable), and because replaying again after a crash skips, keyspace by keyspace, what the
+//! committed index already holds. A batch that does not fit the memory is flushed in parts.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -303,7 +303,10 @@ fn replay(shared: &Core) -> Result<()> {
             None if id < next_keyspace => {}
             None => return Err(unknown_keyspace(place.seq, id)),
         }
-        if place.is_last { end_batch(shared, &mut written, place.seq) } else { Ok(()) }
+        if place.is_last || is_short_of_memory(shared) {
+            do_due(shared, &mut written, place.seq)?;
+        }
+        Ok(())
     })?;
     // A device that cannot be written to is reported now rather than at the first write.
     must_be_sound(shared)?;
@@ -328,13 +331,15 @@ fn replay_one(slot: &Slot, seq: Seq, action: WriteOp<'_>) {
     }
 }
 
-/// A batch has been replayed, which has written to these keyspaces, perhaps in turns: it becomes
-/// visible, and what is due is done.
-fn end_batch(
-    shared: &Core,
-    written: &mut Vec<&Arc<Slot>>,
-    last: Seq,
-) -> esker_substrate::Result<()> {
+/// Whether the memtables hold more than they may: a batch may be larger than the memory of the
+/// store that opens it.
+fn is_short_of_memory(shared: &Core) -> bool {
+    shared.memtables_bytes() > shared.limits.memtables_bytes
+}
+
+/// Everything up to `last` has been replayed, since the last time into these keyspaces, perhaps in
+/// turns: it becomes visible, and what is due is done.
+fn do_due(shared: &Core, written: &mut Vec<&Arc<Slot>>, last: Seq) -> esker_substrate::Result<()> {
     shared.snapshots().publish(last);
     if !shared.poison.is_read_only() || planted::is(Bug::WrittenReadOnly) {
         written.iter().for_each(|slot| maintenance::run_due(shared, slot));

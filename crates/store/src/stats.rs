@@ -353,7 +353,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
     let memtable_entries = tree.memtable_entries();
     Some(KeyspaceStats {
         name: slot.name.clone(),
-        index: IndexKind::of(meta),
+        index: esker_index::kind_in(meta),
         entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
         compression: Compression::of(tree.codec()),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),

@@ -1,7 +1,7 @@
 //! What an index lends to its kind: named operations on what all kinds share.
 //!
-//! Kinds have no access to an [`Index`] but this. A method here is a promise that the shared part
-//! keeps for every kind.
+//! Kinds use an [`Index`] only through this. A method here is a promise that the shared part keeps
+//! for every kind.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl<'a> KindContext<'a> {
         Self { index }
     }
 
-    /// The index, for the shared parts that merge.
+    /// The index, as an argument of shared code; kinds do nothing else with it.
     pub const fn index(self) -> &'a Index {
         self.index
     }

@@ -37,25 +37,25 @@ impl IndexKind {
             Self::Lsm => "lsm",
         }
     }
+}
 
-    /// The kind of the index that a record describes.
-    #[must_use]
-    pub const fn of(meta: &IndexMeta) -> Self {
-        match meta.kind {
-            KindMeta::FdTree => Self::FdTree,
-            KindMeta::Lsm(_) => Self::Lsm,
-        }
+/// The kind of the index that a record describes.
+#[must_use]
+pub const fn kind_in(meta: &IndexMeta) -> IndexKind {
+    match meta.kind {
+        KindMeta::FdTree => IndexKind::FdTree,
+        KindMeta::Lsm(_) => IndexKind::Lsm,
     }
+}
 
-    /// The record of an index of this kind that nothing has been written to.
-    #[must_use]
-    pub fn empty(self) -> IndexMeta {
-        let kind = match self {
-            Self::FdTree => KindMeta::FdTree,
-            Self::Lsm => KindMeta::empty_lsm(),
-        };
-        IndexMeta { kind, ..IndexMeta::default() }
-    }
+/// The record of an index that nothing has been written to.
+#[must_use]
+pub fn empty(kind: IndexKind) -> IndexMeta {
+    let kind = match kind {
+        IndexKind::FdTree => KindMeta::FdTree,
+        IndexKind::Lsm => KindMeta::empty_lsm(),
+    };
+    IndexMeta { kind, ..IndexMeta::default() }
 }
 
 impl fmt::Display for IndexKind {
@@ -104,7 +104,7 @@ pub struct Options {
 impl Index {
     /// The index's kind.
     pub fn index_kind(&self) -> IndexKind {
-        IndexKind::of(&self.durable.load())
+        kind_in(&self.durable.load())
     }
 
     /// The report on the merges of this index and their costs; `None` when it is not an LSM index.

@@ -1,9 +1,10 @@
 //! The versions of a key that a merge keeps.
 //!
 //! A version is kept exactly when it is the newest with a number of at most s, for some s among the
-//! live snapshots and the visible number, or when its number is above the floor of what is
-//! retained, where there is one. In a full merge a tombstone is dropped when no older version of
-//! its key is kept.
+//! live snapshots, the visible number and the floor of what is retained, where there is one; or
+//! when its number is above that floor. So every moment from the floor on stays readable. In a full
+//! merge a tombstone is dropped when no older version of its key is kept: a moment that it answered
+//! finds nothing, as it did. Range tombstones know of no floor.
 //!
 //! An operand alone does not answer a read: a reader that sees it also needs older versions.
 
@@ -37,7 +38,11 @@ impl Keep {
     /// Rules for the numbers that must stay readable, newest first, and for the number above which
     /// every version is kept.
     #[must_use]
-    pub const fn new(points: Vec<Seq>, floor: Option<Seq>) -> Self {
+    pub fn new(mut points: Vec<Seq>, floor: Option<Seq>) -> Self {
+        if let Some(floor) = floor {
+            let place = points.partition_point(|point| *point > floor);
+            points.insert(place, floor);
+        }
         Self { points, answered: 0, floor }
     }
 
@@ -133,13 +138,14 @@ mod tests {
         }
     }
 
-    /// By hand: 7 is visible, a snapshot sees 3, and everything above 4 is retained.
+    /// By hand: 7 is visible, a snapshot sees 3, and everything from 5 on is retained: of those
+    /// before, the one that 5 sees.
     #[test]
     fn retained_versions_stay_and_keep_their_numbers() {
-        let mut keep = Keep::new(vec![Seq(7), Seq(3)], Some(Seq(4)));
-        let fates: Vec<_> = [9, 7, 6, 5, 4, 3, 2].map(|seq| keep.fate(Seq(seq))).into();
+        let mut keep = Keep::new(vec![Seq(7), Seq(3)], Some(Seq(5)));
+        let fates = [9, 8, 7, 6, 4, 3, 2].map(|seq| keep.fate(Seq(seq)));
         use Fate::{Drop, Newest, Superseded};
-        let expected = [Newest, Newest, Superseded, Superseded, Drop, Superseded, Drop];
+        let expected = [Newest, Newest, Newest, Superseded, Superseded, Superseded, Drop];
         assert_eq!(fates, expected);
         assert!(keep.separates(Seq(6), Seq(5)) && !keep.separates(Seq(3), Seq(2)));
         assert!(!keep.all_see_the_same());

@@ -134,7 +134,7 @@ impl Subject {
     }
 
     fn lsm(options: Options, budget_bytes: u64) -> Self {
-        let meta = IndexKind::Lsm.empty();
+        let meta = crate::empty(IndexKind::Lsm);
         Self::of(meta, options, budget_bytes)
     }
 

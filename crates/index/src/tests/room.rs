@@ -83,7 +83,7 @@ fn merged_into_emptier_blocks(may_use_reserve: bool) -> (u64, u64) {
     const RUN: usize = 128;
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = Arc::clone(&sim) as _;
-    let meta = IndexKind::Lsm.empty();
+    let meta = crate::empty(IndexKind::Lsm);
     // With this growth factor there is one level.
     let params = Params { gamma: 200.0, ..Params::DEFAULT };
     let compaction = Compaction { policy: Policy::RoundRobin, params, preserves: true };
@@ -133,7 +133,7 @@ fn merged_to_make_room() -> Result<()> {
     const VALUE: [u8; 1200] = [7; 1200];
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = Arc::clone(&sim) as _;
-    let meta = IndexKind::Lsm.empty();
+    let meta = crate::empty(IndexKind::Lsm);
     let mut subject = Subject::on(device, meta, options(4 << 20), 32 << 20);
     for part in 0..8 {
         let numbers = (part..ENTRIES).step_by(8);

@@ -57,7 +57,7 @@ pub fn with_packing(scenario: fn()) {
 /// An index of nothing.
 fn nothing() -> IndexMeta {
     let kind = if IS_LSM.get() { IndexKind::Lsm } else { IndexKind::FdTree };
-    kind.empty()
+    esker_index::empty(kind)
 }
 
 /// A key that the schedule chooses.

@@ -320,3 +320,24 @@ fn a_failed_sync_poisons_the_store_until_it_is_reopened() {
     keyspace.insert("c", "3").unwrap();
     assert_sound(&db);
 }
+
+/// Written by a store with 64 times the memory.
+#[test]
+fn a_batch_that_does_not_fit_the_memory_is_replayed_in_parts() {
+    let device = MemoryDevice::new();
+    let db = Db::builder_on(Arc::new(device.clone())).memory_budget(16 << 20).open().unwrap();
+    let keyspace = db.keyspace("k", options()).unwrap();
+    let mut batch = db.batch();
+    for n in 0..20_000 {
+        batch.insert(&keyspace, format!("{n:08}"), [7; 16]);
+    }
+    batch.commit().unwrap();
+    let db = small(&copy(&device)).open().unwrap();
+    let stats = db.stats().unwrap();
+    let work = stats.keyspaces.iter().map(|keyspace| keyspace.merges + keyspace.sorted_runs);
+    let work: u64 = work.sum();
+    assert!(work >= 3, "{work}: it was in memory as a whole");
+    let keyspace = db.open_keyspace("k").unwrap().unwrap();
+    assert_eq!(keyspace.iter().unwrap().count(), 20_000);
+    assert_sound(&db);
+}

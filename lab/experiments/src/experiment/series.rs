@@ -185,12 +185,13 @@ pub fn worst_is_at_most(share: f64, of: &Point, than: &Point, metric: &str) -> R
 }
 
 fn short(run: &Metrics) -> Metrics {
-    run.iter().map(|(name, value)| (name.clone(), rounded(*value))).collect()
+    let finite = run.iter().filter(|(_, value)| value.is_finite());
+    finite.map(|(name, value)| (name.clone(), rounded(*value))).collect()
 }
 
 /// Five digits that count: more would be noise.
 fn rounded(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
+    if value == 0.0 {
         return 0.0;
     }
     let scale = 10f64.powi(4 - value.abs().log10().floor() as i32);
@@ -203,8 +204,10 @@ mod tests {
 
     #[test]
     fn five_digits_stay() {
-        let found = [123_456.7, 0.001_234_567, 0.0, f64::INFINITY].map(rounded);
-        assert_eq!(found, [123_460.0, 0.001_234_6, 0.0, 0.0]);
+        let found = [123_456.7, 0.001_234_567, 0.0].map(rounded);
+        assert_eq!(found, [123_460.0, 0.001_234_6, 0.0]);
+        let run = Metrics::from([("ratio".to_owned(), f64::INFINITY), ("rate".to_owned(), 1.0)]);
+        assert_eq!(short(&run), Metrics::from([("rate".to_owned(), 1.0)]));
     }
 
     #[test]
