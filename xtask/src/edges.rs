@@ -26,7 +26,7 @@ pub struct Arrow {
     pub tests_may_use: &'static [&'static str],
 }
 
-const TESTKIT: &[&str] = &["esker-testkit", "esker-device", "esker-format"];
+const TESTKIT: &[&str] = &["esker-harness", "esker-testkit", "esker-device", "esker-format"];
 
 /// Every crate of the workspace.
 pub const ARROWS: &[Arrow] = &[
@@ -61,7 +61,7 @@ pub const ARROWS: &[Arrow] = &[
         folder: "crates/pages",
         may_use: &["esker-format", "esker-device"],
         // Itself with its planted bugs.
-        tests_may_use: &["esker-pages", "esker-testkit"],
+        tests_may_use: &["esker-pages", "esker-harness"],
     },
     Arrow {
         package: "esker-permute",
@@ -93,7 +93,7 @@ pub const ARROWS: &[Arrow] = &[
         folder: "bindings/sqlite",
         may_use: &["esker-pages"],
         // Itself with its planted bugs.
-        tests_may_use: &["esker-sqlite", "esker-testkit", "esker-device"],
+        tests_may_use: &["esker-sqlite", "esker-harness", "esker-device"],
     },
     Arrow {
         package: "esker-python",
@@ -102,9 +102,22 @@ pub const ARROWS: &[Arrow] = &[
         tests_may_use: &[],
     },
     Arrow {
+        package: "esker-harness",
+        folder: "testing/harness",
+        may_use: &["esker-device"],
+        tests_may_use: &[],
+    },
+    Arrow {
         package: "esker-testkit",
         folder: "testing/testkit",
-        may_use: &["esker-format", "esker-device", "esker-substrate", "esker-index", "esker"],
+        may_use: &[
+            "esker-format",
+            "esker-device",
+            "esker-substrate",
+            "esker-index",
+            "esker",
+            "esker-harness",
+        ],
         tests_may_use: &[],
     },
     Arrow { package: "esker-workload", folder: "lab/workload", may_use: &[], tests_may_use: &[] },
@@ -363,14 +376,15 @@ mod tests {
     }
 
     #[test]
-    fn the_testkit_is_for_tests_only() {
+    fn the_testkit_and_the_harness_are_for_tests_only() {
         let edge = |kind: Value| {
             judge_metadata(&json!({"packages": [{"name": "esker", "dependencies": [
                 {"name": "esker-testkit", "kind": kind},
+                {"name": "esker-harness", "kind": kind},
             ]}]}))
         };
         assert_eq!(edge(json!("dev")), []);
-        assert_eq!(edge(Value::Null).len(), 1);
+        assert_eq!(edge(Value::Null).len(), 2);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use esker_device::sim::{CrashModel, CrashOptions, SimDevice, SimImage, Trace, Unwritten};
+use esker_harness::counts::{Counts, budget};
 use esker_pages::{Allocation, planted as pages};
 use esker_sqlite::planted;
-use esker_testkit::counts::{Counts, budget};
 
 use simulated::disk::{self, Disk, SuperJournal, put_super_journal};
 use simulated::judge::{Promise, before, judge, promise, super_journals};

@@ -6,9 +6,9 @@
 #[path = "common/differential/mod.rs"]
 mod differential;
 
+use esker_harness::counts::{Counts, budget};
+use esker_harness::minimise::shorten;
 use esker_sqlite::planted::{self, Bug};
-use esker_testkit::counts::{Counts, budget};
-use esker_testkit::minimise::shorten;
 
 use differential::pair::Pair;
 use differential::script::{Main, Setup, Step};

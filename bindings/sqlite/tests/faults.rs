@@ -19,9 +19,9 @@ use esker_device::sim::{
     CrashModel, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, SimImage, Survivors,
     SyncLoss,
 };
+use esker_harness::counts::{Counts, budget};
 use esker_pages::Allocation;
 use esker_sqlite::planted::{self, Bug};
-use esker_testkit::counts::{Counts, budget};
 use rusqlite::{Connection, ErrorCode};
 
 use simulated::disk::{self, Disk, PRESENCE, put_super_journal, super_journal};

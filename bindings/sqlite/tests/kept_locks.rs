@@ -17,8 +17,8 @@ use std::path::Path;
 use esker_device::sim::{
     CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimImage, Survivors,
 };
+use esker_harness::counts::{Counts, budget};
 use esker_sqlite::planted::{self, Bug};
-use esker_testkit::counts::{Counts, budget};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use simulated::disk::{self, Disk, put_super_journal, super_journal};

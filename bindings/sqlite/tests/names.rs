@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use esker_device::forked::Child;
 use esker_device::planted as device;
+use esker_harness::counts::budget;
+use esker_harness::random::Random;
 use esker_sqlite::planted::{self, Bug};
-use esker_testkit::counts::budget;
-use esker_testkit::random::Random;
 use rusqlite::{Connection, OpenFlags, ffi};
 
 const NAMES: [&str; 3] = ["a.db", "b.db", "c.db"];

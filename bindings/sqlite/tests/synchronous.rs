@@ -9,9 +9,9 @@ mod simulated;
 use std::panic::catch_unwind;
 
 use esker_device::sim::SimDevice;
+use esker_harness::counts::{Counts, budget};
 use esker_pages::Options;
 use esker_sqlite::planted::{self, Bug};
-use esker_testkit::counts::{Counts, budget};
 use rusqlite::Connection;
 
 use simulated::disk::{self, Disk};

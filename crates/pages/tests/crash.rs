@@ -14,9 +14,9 @@ use esker_device::sim::{
     CrashModel, CrashOptions, CrashState, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice,
     SimImage, Trace, Unwritten,
 };
+use esker_harness::counts::Counts;
 use esker_pages::planted::{self, Bug};
 use esker_pages::{Durability, Error, Options, PageStore};
-use esker_testkit::counts::Counts;
 use session::{Point, Session};
 
 /// A run and what was known at each mark of its trace.

@@ -15,13 +15,14 @@
 //! (what long inputs cost), [`readonly`] (what is opened for reading); and [`counts`] (what was
 //! done, for the page generated from it).
 //!
+//! What does not depend on the store is in `esker_harness`.
+//!
 //! Nothing here knows how the store works: it sees public operations and a device.
 
 mod another;
 pub mod backups;
 pub mod checks;
 pub mod concurrent;
-pub mod counts;
 pub mod crash;
 pub mod faults;
 pub mod flips;
@@ -36,7 +37,6 @@ pub mod linear;
 pub mod minimise;
 pub mod model;
 pub mod planted;
-pub mod random;
 pub mod readonly;
 pub mod recovery;
 pub mod scenario;
@@ -44,6 +44,7 @@ pub mod serializable;
 pub mod session;
 pub mod soak;
 pub mod verify;
-pub mod violation;
 pub mod work;
 mod writing;
+
+pub use esker_harness::{counts, random, violation};

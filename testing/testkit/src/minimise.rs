@@ -1,6 +1,8 @@
 //! Shortens a failing history: takes out runs of operations, then changes of batches, as long as
 //! the rest still fails the same way.
 
+use esker_harness::minimise::shorten_within;
+
 use crate::history::Op;
 
 /// A shorter history that still fails; `fails` says whether one does. Calls it at most
@@ -9,41 +11,6 @@ pub fn minimise(ops: &[Op], tries_max: usize, fails: impl Fn(&[Op]) -> bool) -> 
     let mut tries = 0;
     let ops = shorten_within(ops, tries_max, &mut tries, &fails);
     thin_batches(ops, tries_max.saturating_sub(tries), &fails)
-}
-
-/// Fewer steps that still fail, for steps of any kind. Calls `fails` at most `tries_max` times.
-pub fn shorten<T: Clone>(steps: &[T], tries_max: usize, fails: impl Fn(&[T]) -> bool) -> Vec<T> {
-    shorten_within(steps, tries_max, &mut 0, &fails)
-}
-
-/// Takes out runs of steps, shorter and shorter ones.
-fn shorten_within<T: Clone>(
-    steps: &[T],
-    tries_max: usize,
-    tries: &mut usize,
-    fails: &impl Fn(&[T]) -> bool,
-) -> Vec<T> {
-    let mut steps = steps.to_vec();
-    let mut run = steps.len().div_ceil(2);
-    while run > 0 && *tries < tries_max {
-        let mut at = 0;
-        let mut shortened = false;
-        while at < steps.len() && *tries < tries_max {
-            let mut shorter = steps.clone();
-            shorter.drain(at..(at + run).min(steps.len()));
-            *tries += 1;
-            if fails(&shorter) {
-                steps = shorter;
-                shortened = true;
-            } else {
-                at += run;
-            }
-        }
-        if !shortened || run > 1 {
-            run /= 2;
-        }
-    }
-    steps
 }
 
 /// Takes changes out of batches, one at a time.

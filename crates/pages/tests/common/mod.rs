@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use esker_device::sim::SimDevice;
 use esker_device::{Caching, Device, DeviceFile, Open};
+use esker_harness::counts::Counts;
 use esker_pages::{Allocation, Durability, Options, PageStore, Result, Snapshot, Writer};
-use esker_testkit::counts::Counts;
 
 pub const FILE: &str = "pages";
 

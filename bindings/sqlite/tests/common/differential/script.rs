@@ -1,7 +1,7 @@
 //! Random scripts from a seed: several connections take turns, each with its transactions.
 
+use esker_harness::random::Random;
 use esker_pages::Allocation;
-use esker_testkit::random::Random;
 
 use super::statements;
 

@@ -1,7 +1,7 @@
 //! Statements: changes, large and small, some of which break a constraint with their last row;
 //! schemas that change; pragmas; queries.
 
-use esker_testkit::random::Random;
+use esker_harness::random::Random;
 
 use super::script::{Main, SCHEMAS, Setup};
 

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use esker_substrate::runtime::{Runtime, SimRuntime};
+use esker_device::runtime::{Runtime, SimRuntime};
 
 /// A stream of numbers that follows from its seed alone.
 #[derive(Debug)]

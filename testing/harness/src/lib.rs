@@ -1,0 +1,12 @@
+//! What the suites of everything durable share: the store, the page store, SQLite over it.
+//!
+//! Reading order: [`violation`] (the promises, by name), [`random`] (numbers from a seed),
+//! [`minimise`] (a failing history made short), [`counts`] (what was done, for the page generated
+//! from it).
+//!
+//! Nothing here knows what is tested: it sees a device.
+
+pub mod counts;
+pub mod minimise;
+pub mod random;
+pub mod violation;
