@@ -10,12 +10,12 @@ use std::panic::catch_unwind;
 
 use esker_device::sim::SimDevice;
 use esker_harness::counts::{Counts, budget};
+use esker_harness::random::Random;
 use esker_pages::Options;
 use esker_sqlite::planted::{self, Bug};
 use rusqlite::Connection;
 
 use simulated::disk::{self, Disk};
-use simulated::steps::Random;
 
 const VALUES: [&str; 25] = [
     "off", "OFF", "no", "false", "0", "normal", "Normal", "on", "yes", "true", "1", "full", "FULL",
@@ -60,7 +60,7 @@ fn set_mode(connection: &Connection, schema: &str, mode: &str) -> String {
 }
 
 /// Does one thing, which SQLite may refuse.
-fn step(random: &mut Random, connection: &Connection) -> String {
+fn step(random: &Random, connection: &Connection) -> String {
     let schema = ["main.", "b.", ""][random.below(3) as usize];
     let sql = match random.below(12) {
         0..6 => {
@@ -83,11 +83,11 @@ fn run(seed: u64) -> u64 {
     let options = Options { relaxed_interval: None, ..Options::new() };
     let disk = Disk::mount(SimDevice::new(), folder.path(), &options);
     let connection = connect(&disk);
-    let mut random = Random(seed);
+    let random = Random::new(seed);
     let mut said = Vec::new();
     let mut commits = 0;
     for _ in 0..24 {
-        said.push(step(&mut random, &connection));
+        said.push(step(&random, &connection));
         if !connection.is_autocommit() {
             continue;
         }

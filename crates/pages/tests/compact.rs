@@ -138,14 +138,14 @@ fn commits_go_on_between_the_steps() {
         let device = disk();
         let store = sparse(&device, &options, 40_000);
         let mut model = read_all(&store.pin()).unwrap();
-        let mut random = Random(5);
+        let random = Random::new(5);
         let mut writer = Some(store.begin(&store.pin()).unwrap());
         let mut steps = 0;
         for _ in 0..3 {
             let mut between = |_, _| {
                 let mut begun = writer.take().unwrap();
                 for _ in 0..50 {
-                    let (page, byte) = (random.below(40_000) as u32 / 10 * 10, random.next() as u8);
+                    let (page, byte) = (random.below(40_000) as u32 / 10 * 10, random.bits() as u8);
                     begun.write(page, 0, &[byte; 512]).unwrap();
                     model.write(page, 0, &[byte; 512]);
                 }

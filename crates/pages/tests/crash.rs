@@ -14,7 +14,7 @@ use esker_device::sim::{
     CrashModel, CrashOptions, CrashState, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice,
     SimImage, Trace, Unwritten,
 };
-use esker_harness::counts::Counts;
+use esker_harness::counts::{Counts, budget};
 use esker_pages::planted::{self, Bug};
 use esker_pages::{Durability, Error, Options, PageStore};
 use session::{Point, Session};

@@ -14,6 +14,7 @@ use common::*;
 use esker_device::sim::{
     CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors, SyncLoss,
 };
+use esker_harness::counts::budget;
 use esker_pages::planted::{self, Bug};
 use esker_pages::{Allocation, Durability, Error, Options};
 use session::Session;

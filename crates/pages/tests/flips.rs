@@ -11,6 +11,7 @@ mod session;
 
 use common::*;
 use esker_device::sim::{SimDevice, SimImage};
+use esker_harness::counts::budget;
 use esker_pages::Result;
 use session::Session;
 

@@ -14,6 +14,7 @@ use esker_device::sim::SimDevice;
 use esker_format::bytes::Reader;
 use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal};
 use esker_format::ids::StoreId;
+use esker_harness::counts::budget;
 use esker_pages::{Durability, Options};
 use session::Session;
 

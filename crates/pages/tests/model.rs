@@ -5,6 +5,7 @@ mod common;
 mod session;
 
 use common::*;
+use esker_harness::counts::budget;
 use session::Session;
 
 #[test]

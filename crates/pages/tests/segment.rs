@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use common::*;
 use esker_device::sim::OpKind;
+use esker_harness::counts::budget;
 use esker_pages::{Allocation, Durability, Options, PageStore, Snapshot, Versioned};
 
 fn segments() -> Options {
@@ -66,7 +67,7 @@ fn the_file_is_bounded_behind_a_reader_that_stays() {
         let store = open(&device, &options.allocation(Allocation::Segment)).unwrap();
         let held = commit(&store, 0..800, 1);
         store.pin_named("first").unwrap();
-        let mut random = Random(1);
+        let random = Random::new(1);
         let mut most = 0;
         for round in 0..6_000 {
             commit(&store, std::iter::once(random.below(800) as u32), round as u8 | 2);
@@ -102,7 +103,7 @@ fn readers_and_garbage_collection_never_meet() {
                 }
             });
         }
-        let mut random = Random(7);
+        let random = Random::new(7);
         for round in 0..3_000 {
             let page = random.below(400) as u32;
             commit(&store, page..(page + 3).min(400), round as u8);
@@ -115,14 +116,14 @@ fn readers_and_garbage_collection_never_meet() {
 
 /// A random history through the trait alone gives what lists of pages give.
 fn judge_versioned<V: Versioned<Durability = Durability>>(store: &V, seed: u64) {
-    let mut random = Random(seed);
+    let random = Random::new(seed);
     let mut newest: Vec<u8> = Vec::new();
     let mut held: Vec<(V::Snapshot, Vec<u8>)> = Vec::new();
     for _ in 0..300 {
         let mut working = newest.clone();
         let mut transaction = store.begin().unwrap();
         for _ in 0..1 + random.below(4) {
-            let (page, byte) = (random.below(50) as usize, random.next() as u8);
+            let (page, byte) = (random.below(50) as usize, random.bits() as u8);
             store.write(&mut transaction, page as u32, 0, &[byte; 512]).unwrap();
             working.resize(working.len().max(page + 1), 0);
             working[page] = byte;

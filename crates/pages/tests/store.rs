@@ -206,7 +206,7 @@ fn an_old_reader_holds_what_changed_once() {
         writer.write(page, 0, &[1; 512]).unwrap();
     }
     let held = writer.commit(FULL).unwrap();
-    let mut random = Random(1);
+    let random = Random::new(1);
     let mut most = 0;
     for round in 0..20_000 {
         let page = random.below(200) as u32;
@@ -268,7 +268,7 @@ fn readers_and_the_writer_never_meet() {
         for thread in 0..3 {
             let (store, is_over) = (&store, &is_over);
             scope.spawn(move || {
-                let mut random = Random(thread);
+                let random = Random::new(thread);
                 let mut last = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     let snapshot = store.pin();
@@ -286,7 +286,7 @@ fn readers_and_the_writer_never_meet() {
                 }
             });
         }
-        let mut random = Random(9);
+        let random = Random::new(9);
         for round in 1..3000u64 {
             let mut writer = store.begin(&store.pin()).unwrap();
             for page in 0..32 {

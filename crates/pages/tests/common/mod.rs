@@ -8,6 +8,7 @@ use std::sync::Arc;
 use esker_device::sim::SimDevice;
 use esker_device::{Caching, Device, DeviceFile, Open};
 use esker_harness::counts::Counts;
+pub use esker_harness::random::Random;
 use esker_pages::{Allocation, Durability, Options, PageStore, Result, Snapshot, Writer};
 
 pub const FILE: &str = "pages";
@@ -32,11 +33,6 @@ pub fn small_of(seed: u64) -> Options {
 pub fn file(device: &SimDevice) -> Result<Arc<dyn DeviceFile>> {
     let existing = device.open(FILE, Open::Existing, Caching::Buffered);
     Ok(existing.or_else(|_| device.open(FILE, Open::CreateNew, Caching::Buffered))?)
-}
-
-/// How much more than usual is tested.
-pub fn budget() -> u64 {
-    std::env::var("ESKER_TEST_BUDGET").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
 /// Counts what a suite did, for the page of counts: runs of a store, and stores or parts of them
@@ -120,22 +116,6 @@ pub fn read_writer(writer: &Writer) -> Result<Contents> {
     Ok(contents)
 }
 
-/// Numbers from a seed (SplitMix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-}
-
 /// What is done to a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -166,16 +146,16 @@ pub enum Op {
 
 /// A random history over at most `pages` pages.
 pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
-    let mut random = Random(seed);
+    let random = Random::new(seed);
     let mut ops = Vec::with_capacity(len);
     while ops.len() < len {
         let op = match random.below(106) {
-            0..40 => small_write(&mut random, pages),
-            40..58 => whole_write(&mut random, pages),
+            0..40 => small_write(&random, pages),
+            40..58 => whole_write(&random, pages),
             58..61 => {
                 let first = random.below(pages.into()) as u32;
                 for page in first..(first + 40).min(pages) {
-                    let byte = random.next() as u8;
+                    let byte = random.bits() as u8;
                     ops.push(Op::Write(page, 0, vec![byte | 1; 2048]));
                 }
                 continue;
@@ -188,7 +168,7 @@ pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
             86..88 => Op::Abort,
             88 => Op::Prepare,
             89..91 => Op::Pin,
-            91..93 => Op::Unpin(random.next() as usize),
+            91..93 => Op::Unpin(random.bits() as usize),
             93 => Op::PinNamed(random.below(3) as u8),
             94 => Op::UnpinNamed(random.below(3) as u8),
             95 => Op::Sync,
@@ -206,15 +186,15 @@ pub fn history(seed: u64, len: usize, pages: u32) -> Vec<Op> {
     ops
 }
 
-fn small_write(random: &mut Random, pages: u32) -> Op {
+fn small_write(random: &Random, pages: u32) -> Op {
     let len = 1 + random.below(12) as usize;
     let offset = random.below(512 - len as u64) as u32;
-    let byte = random.next() as u8;
+    let byte = random.bits() as u8;
     Op::Write(random.below(pages.into()) as u32, offset, vec![byte; len])
 }
 
-fn whole_write(random: &mut Random, pages: u32) -> Op {
-    let bytes = (0..256).flat_map(|_| random.next().to_le_bytes()).collect();
+fn whole_write(random: &Random, pages: u32) -> Op {
+    let bytes = (0..256).flat_map(|_| random.bits().to_le_bytes()).collect();
     Op::Write(random.below(pages.into()) as u32, 0, bytes)
 }
 

@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::{
-    self, Model, Random, assert_sound, contents, copy, kind, only_for, options, schemes,
-};
+use crate::common::{self, Model, assert_sound, contents, copy, kind, only_for, options, schemes};
 use esker::{Db, DbBuilder, Device, IndexKind, KeyspaceStats, Scheme};
 use esker_device::Purpose;
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage};
 use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
+use esker_testkit::random::Random;
 
 fn key(number: u64) -> Vec<u8> {
     format!("key{number:06}").into_bytes()
@@ -117,7 +116,7 @@ fn a_scan_through_two_full_merges(scheme: Scheme) -> Space {
     let (mut watch, mut writes, mut space) = (Watch::default(), 0, Space::default());
     // The write that gave each key its first new version.
     let mut overwritten = BTreeMap::new();
-    let random = &mut Random(scheme as u64);
+    let random = &Random::new(scheme as u64);
     while watch.finished < 2 {
         let number = random.below(KEYS);
         writes += 1;
@@ -255,7 +254,7 @@ fn counted(stats: &KeyspaceStats) -> (u64, u64) {
 
 /// Overwrites, deletes, deletes of what is not there; snapshots that come and go; kills.
 fn counters(scheme: Scheme, seed: u64) -> u64 {
-    let random = &mut Random(seed);
+    let random = &Random::new(seed);
     let mut device = MemoryDevice::new();
     let open = |device: &MemoryDevice| {
         common::threaded(device).inline_merges(2).scheme(scheme).open().unwrap()

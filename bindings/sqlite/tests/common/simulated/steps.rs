@@ -1,5 +1,6 @@
 //! The operations on databases: traces of transactions, from a seed.
 
+use esker_harness::random::Random;
 use esker_pages::{Allocation, Options};
 
 use super::disk::small;
@@ -30,23 +31,6 @@ pub enum Step {
     Reopen,
 }
 
-/// Numbers from a seed (SplitMix64).
-#[derive(Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-}
-
 /// A kind of trace.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -60,12 +44,12 @@ pub struct Case {
     pub is_relaxed: bool,
     pub auto_vacuum: &'static str,
     pub options: Options,
-    steps: fn(&mut Random) -> Vec<Step>,
+    steps: fn(&Random) -> Vec<Step>,
 }
 
 impl Case {
     pub fn steps(&self, seed: u64) -> Vec<Step> {
-        (self.steps)(&mut Random(seed))
+        (self.steps)(&Random::new(seed))
     }
 
     /// The same with `rows` rows, more than the cache keeps.
@@ -127,13 +111,13 @@ fn commit(body: Vec<Statement>) -> Step {
 }
 
 /// Text that no other statement writes.
-fn text(random: &mut Random, len: u64) -> String {
+fn text(random: &Random, len: u64) -> String {
     let letter = char::from(b'a' + random.below(26) as u8);
     format!("printf('%d %.*c', {}, {len}, '{letter}')", random.below(1_000_000))
 }
 
 /// A statement that changes a few rows.
-fn few(random: &mut Random) -> Statement {
+fn few(random: &Random) -> Statement {
     let len = 10 + random.below(90);
     let (value, key) = (text(random, len), random.below(100));
     sound(match random.below(6) {
@@ -144,7 +128,7 @@ fn few(random: &mut Random) -> Statement {
 }
 
 /// One that changes many.
-fn many(random: &mut Random) -> Statement {
+fn many(random: &Random) -> Statement {
     let len = 60 + random.below(200);
     let (value, key) = (text(random, len), random.below(4));
     sound(match random.below(4) {
@@ -157,13 +141,13 @@ fn many(random: &mut Random) -> Statement {
 }
 
 /// One that breaks a constraint with its last row.
-fn breaking(random: &mut Random) -> Statement {
+fn breaking(random: &Random) -> Statement {
     let first = 1000 + random.below(1_000_000);
     let sql = format!("INSERT INTO u VALUES ({first}), ({first} + 1), (1)");
     Statement { sql, breaks: true }
 }
 
-fn some(random: &mut Random, most: u64, one: fn(&mut Random) -> Statement) -> Vec<Statement> {
+fn some(random: &Random, most: u64, one: fn(&Random) -> Statement) -> Vec<Statement> {
     (0..=random.below(most)).map(|_| one(random)).collect()
 }
 
@@ -172,8 +156,8 @@ fn fewer() -> Statement {
     sound("DELETE FROM t WHERE id NOT IN (SELECT id FROM t ORDER BY id DESC LIMIT 60)".to_owned())
 }
 
-fn small_ones(random: &mut Random) -> Vec<Step> {
-    let step = |random: &mut Random| match random.below(12) {
+fn small_ones(random: &Random) -> Vec<Step> {
+    let step = |random: &Random| match random.below(12) {
         0..9 => commit(some(random, 3, few)),
         9 => commit(vec![few(random), breaking(random), few(random)]),
         10 => Step::Transaction { body: some(random, 3, few), commits: false },
@@ -182,8 +166,8 @@ fn small_ones(random: &mut Random) -> Vec<Step> {
     (0..24).map(|_| step(random)).collect()
 }
 
-fn spilled(random: &mut Random) -> Vec<Step> {
-    let step = |random: &mut Random| match random.below(6) {
+fn spilled(random: &Random) -> Vec<Step> {
+    let step = |random: &Random| match random.below(6) {
         0 => commit(some(random, 3, few)),
         1 => Step::Transaction { body: some(random, 2, many), commits: false },
         _ => {
@@ -195,8 +179,8 @@ fn spilled(random: &mut Random) -> Vec<Step> {
     (0..8).map(|_| step(random)).collect()
 }
 
-fn savepoints(random: &mut Random) -> Vec<Step> {
-    let step = |random: &mut Random| {
+fn savepoints(random: &Random) -> Vec<Step> {
+    let step = |random: &Random| {
         let mut body = some(random, 2, few);
         body.push(sound("SAVEPOINT a".to_owned()));
         let one = if random.below(2) == 0 { few } else { many };
@@ -213,8 +197,8 @@ fn savepoints(random: &mut Random) -> Vec<Step> {
     (0..10).map(|_| step(random)).collect()
 }
 
-fn vacuums(random: &mut Random) -> Vec<Step> {
-    let step = |random: &mut Random| match random.below(10) {
+fn vacuums(random: &Random) -> Vec<Step> {
+    let step = |random: &Random| match random.below(10) {
         0..3 => commit(some(random, 3, few)),
         3 => commit(vec![many(random), fewer()]),
         4 => commit(vec![sound("DELETE FROM t WHERE id % 2 = 0".to_owned())]),
@@ -225,8 +209,8 @@ fn vacuums(random: &mut Random) -> Vec<Step> {
     (0..14).map(|_| step(random)).collect()
 }
 
-fn pinned(random: &mut Random) -> Vec<Step> {
-    let step = |random: &mut Random| match random.below(13) {
+fn pinned(random: &Random) -> Vec<Step> {
+    let step = |random: &Random| match random.below(13) {
         0..7 => commit(vec![many(random), fewer()]),
         7..9 => commit(some(random, 3, few)),
         9 => Step::Unpin(random.below(2) as u8),
@@ -239,8 +223,8 @@ fn pinned(random: &mut Random) -> Vec<Step> {
     steps
 }
 
-fn relaxed(random: &mut Random) -> Vec<Step> {
-    let step = |random: &mut Random| match random.below(15) {
+fn relaxed(random: &Random) -> Vec<Step> {
+    let step = |random: &Random| match random.below(15) {
         0..9 => commit(some(random, 3, few)),
         9 => commit(vec![many(random), fewer()]),
         13 => Step::Compact,
@@ -263,7 +247,7 @@ fn within(schema: &str, statement: Statement) -> Statement {
 
 /// What makes a file longer than its database is when the transaction is committed: rows are
 /// removed that were there, or are dropped again after they were written early.
-fn shrinking(random: &mut Random, schema: &str) -> Vec<Statement> {
+fn shrinking(random: &Random, schema: &str) -> Vec<Statement> {
     let control = |sql: &str| sound(sql.to_owned());
     let mut body = vec![within(schema, few(random))];
     match random.below(5) {
@@ -289,8 +273,8 @@ fn shrinking(random: &mut Random, schema: &str) -> Vec<Statement> {
     body
 }
 
-fn in_all(random: &mut Random, schemas: &[&str]) -> Vec<Step> {
-    let step = |random: &mut Random| {
+fn in_all(random: &Random, schemas: &[&str]) -> Vec<Step> {
+    let step = |random: &Random| {
         let left_out = random.below(4 * schemas.len() as u64) as usize;
         let parts = schemas.iter().enumerate().filter(|(at, _)| *at != left_out);
         let body = parts.flat_map(|(_, schema)| shrinking(random, schema)).collect();
@@ -299,17 +283,17 @@ fn in_all(random: &mut Random, schemas: &[&str]) -> Vec<Step> {
     (0..10).map(|_| step(random)).collect()
 }
 
-fn cut(random: &mut Random) -> Vec<Step> {
+fn cut(random: &Random) -> Vec<Step> {
     in_all(random, &["main", "b"])
 }
 
-fn three(random: &mut Random) -> Vec<Step> {
+fn three(random: &Random) -> Vec<Step> {
     in_all(random, &["main", "b", "c"])
 }
 
-fn attached(random: &mut Random) -> Vec<Step> {
-    let other = |random: &mut Random| within("b", few(random));
-    let step = |random: &mut Random| {
+fn attached(random: &Random) -> Vec<Step> {
+    let other = |random: &Random| within("b", few(random));
+    let step = |random: &Random| {
         let body = match random.below(10) {
             0 => vec![few(random)],
             1 => vec![other(random)],
