@@ -7,6 +7,7 @@
 //! Nothing here knows what is tested: it sees a device.
 
 pub mod counts;
+pub mod faults;
 pub mod minimise;
 pub mod random;
 pub mod violation;
