@@ -10,8 +10,9 @@ use std::sync::Arc;
 use esker::Error;
 use esker_device::Device;
 use esker_device::sim::{
-    CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors, SyncLoss,
+    CrashModel, Effect, Failure, FaultPlan, OpKind, SimDevice, SimImage, Survivors,
 };
+use esker_harness::faults::{Case, Effects, each};
 
 use crate::counts::{Counts, budget};
 use crate::crash::{Base, prepare};
@@ -19,7 +20,7 @@ use crate::history::{Op, generate};
 use crate::recovery::{Depth, Expectation, Point, examine, judge};
 use crate::scenario::{Scenario, mixed_profile};
 use crate::session::{Config, Outcome, Session};
-use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
+use crate::violation::{Oracle, Verdict, Violation, ensure};
 
 /// Runs of one workload, kind of operation and effect at budget 1; more operations than that are
 /// sampled evenly.
@@ -35,14 +36,16 @@ struct Workload<'a> {
     base: Base,
 }
 
-/// One way to fail.
-#[derive(Clone, Copy, Debug)]
-struct Case {
-    kind: OpKind,
-    nth: u64,
-    effect: Effect,
-    sticky: bool,
-}
+/// The faults besides those of every suite.
+const EFFECTS: Effects = Effects {
+    power_off: false,
+    on_write: &[
+        (Effect::ShortWrite { bytes: 100, failure: Failure::NoSpace }, false),
+        (Effect::ShortWrite { bytes: 700, failure: Failure::Io }, true),
+        (Effect::Fail(Failure::ReadOnly), true),
+    ],
+    on_read: &[(Effect::FlipRead { byte: 77, mask: 0x10 }, false)],
+};
 
 /// The effects of a fault in a run.
 #[derive(Debug, Default)]
@@ -69,46 +72,17 @@ pub fn run_some(scenario: &Scenario, case: &str, runs_of_a_kind: u64) -> Verdict
     let (image, base) = prepare(scenario)?;
     let workload = Workload { scenario, image, base };
     let sound = workload.sound_run()?;
-    for (kind, operations) in OpKind::ALL.into_iter().zip(sound) {
-        counts.add("device operations", operations);
-        let stride = (operations / (runs_of_a_kind * budget())).max(1);
-        for (turn, (effect, sticky)) in effects_on(kind).into_iter().enumerate() {
-            // Each effect starts elsewhere, so that together they reach more operations.
-            for nth in (turn as u64 % stride..operations).step_by(stride as usize) {
-                let fault = Case { kind, nth, effect, sticky };
-                let report = without_panic(|| workload.fail(fault))
-                    .map_err(|v| v.at(format!("{fault:?}")).at(case))?;
-                counts.add("runs", 1);
-                counts.add("struck", u64::from(report.struck));
-                counts.add("surfaced", u64::from(report.surfaced));
-                counts.add("poisoned", u64::from(report.poisoned));
-            }
-        }
-    }
-    Ok(counts)
-}
-
-/// The faults that may strike an operation of a kind, each with whether it continues to strike.
-fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
-    let mut effects = vec![(Effect::Fail(Failure::Io), false), (Effect::Fail(Failure::Io), true)];
-    let grows = matches!(kind, OpKind::Write | OpKind::Preallocate | OpKind::Create);
-    if grows {
-        effects.push((Effect::Fail(Failure::NoSpace), false));
-        effects.push((Effect::Fail(Failure::NoSpace), true));
-    }
-    if kind == OpKind::Write {
-        let failure = Failure::NoSpace;
-        effects.push((Effect::ShortWrite { bytes: 100, failure }, false));
-        effects.push((Effect::ShortWrite { bytes: 700, failure: Failure::Io }, true));
-        effects.push((Effect::Fail(Failure::ReadOnly), true));
-    }
-    if matches!(kind, OpKind::Sync | OpKind::SyncDir) {
-        effects.extend(SyncLoss::ALL.map(|loss| (Effect::FailSync(loss), false)));
-    }
-    if kind == OpKind::Read {
-        effects.push((Effect::FlipRead { byte: 77, mask: 0x10 }, false));
-    }
-    effects
+    counts.add("device operations", sound.iter().sum());
+    let operations = OpKind::ALL.into_iter().zip(sound);
+    let verdict = each(operations, runs_of_a_kind * budget(), &EFFECTS, |fault| {
+        let report = workload.fail(fault)?;
+        counts.add("runs", 1);
+        counts.add("struck", u64::from(report.struck));
+        counts.add("surfaced", u64::from(report.surfaced));
+        counts.add("poisoned", u64::from(report.poisoned));
+        Ok(())
+    });
+    verdict.map(|()| counts).map_err(|violation| violation.at(case))
 }
 
 /// Whether a failure may pass unseen. What is read has a twin, or is read again when it is
@@ -150,9 +124,7 @@ impl Workload<'_> {
 
     fn fail(&self, case: Case) -> Verdict<Report> {
         let device = Arc::new(SimDevice::from_image(&self.image));
-        let fault = Fault::new(case.effect).on(case.kind).nth(case.nth);
-        let fault = if case.sticky { fault.sticky() } else { fault };
-        device.set_faults(FaultPlan::new().with(fault));
+        device.set_faults(case.plan());
         let mut report = Report::default();
         let session = match self.open(&device) {
             Ok(session) => Some(self.use_it(session, case, &mut report)?),
@@ -208,7 +180,7 @@ impl Workload<'_> {
         let known = session.point();
         let doubt = session.doubt().cloned();
         let base = Base { model: session.model().clone(), point: known.clone() };
-        let lost = case.effect == Effect::FailSync(SyncLoss::Dropped);
+        let lost = case.drops();
         if let Some(db) = session.db()
             && !lost
         {
@@ -256,9 +228,7 @@ fn expected(error: &Error, case: Case) -> Verdict {
     let is_expected = match error {
         Error::Io(_) | Error::Full { .. } | Error::Poisoned { .. } => true,
         // Wrong bits are damage, as far as a reader can know; so is what a lost sync took.
-        Error::Damaged { .. } => {
-            is_flip(case) || case.effect == Effect::FailSync(SyncLoss::Dropped)
-        }
+        Error::Damaged { .. } => is_flip(case) || case.drops(),
         _ => false,
     };
     ensure(is_expected, Oracle::ErrorsSurface, || format!("the answer is: {error}"))

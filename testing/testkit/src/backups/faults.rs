@@ -8,8 +8,9 @@ use esker::{Backup, Error};
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{
-    CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors, SyncLoss,
+    CrashModel, Effect, Failure, FaultPlan, OpKind, SimDevice, SimImage, Survivors,
 };
+use esker_harness::faults::{self, Case, Effects};
 
 use super::{Held, Source, during_backup, judge_backup, judge_restored, with_one_backup};
 use crate::counts::{Counts, budget};
@@ -17,29 +18,17 @@ use crate::history::{Op, generate};
 use crate::recovery::Depth;
 use crate::scenario::mixed_profile;
 use crate::session::Config;
-use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
+use crate::violation::{Oracle, Verdict, Violation, ensure};
 
 /// Runs of one kind of operation and effect at budget 1.
 const RUNS_OF_A_KIND: u64 = 30;
 
-/// The faults that may strike an operation, each with whether it continues to strike.
-fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
-    let mut effects = vec![(Effect::Fail(Failure::Io), false), (Effect::Fail(Failure::Io), true)];
-    if matches!(kind, OpKind::Write | OpKind::Preallocate | OpKind::Create) {
-        effects.push((Effect::Fail(Failure::NoSpace), false));
-        effects.push((Effect::Fail(Failure::NoSpace), true));
-    }
-    if kind == OpKind::Write {
-        effects.push((Effect::ShortWrite { bytes: 700, failure: Failure::NoSpace }, true));
-    }
-    if matches!(kind, OpKind::Sync | OpKind::SyncDir) {
-        effects.extend(SyncLoss::ALL.map(|loss| (Effect::FailSync(loss), false)));
-    }
-    if kind == OpKind::Read {
-        effects.push((Effect::FlipRead { byte: 77, mask: 0x10 }, false));
-    }
-    effects
-}
+/// The faults besides those of every suite.
+const EFFECTS: Effects = Effects {
+    power_off: false,
+    on_write: &[(Effect::ShortWrite { bytes: 700, failure: Failure::NoSpace }, true)],
+    on_read: &[(Effect::FlipRead { byte: 77, mask: 0x10 }, false)],
+};
 
 /// Operations of each kind.
 type Operations = [u64; OpKind::ALL.len()];
@@ -56,25 +45,21 @@ fn lift(device: &SimDevice) -> Operations {
 fn each(
     image: &SimImage,
     counts: &mut Counts,
-    mut work: impl FnMut(&Arc<SimDevice>, Option<(OpKind, Fault)>) -> Verdict<Operations>,
+    mut work: impl FnMut(&Arc<SimDevice>, Option<Case>) -> Verdict<Operations>,
 ) -> Verdict {
     let operations = work(&Arc::new(SimDevice::from_image(image)), None)?;
     counts.add("device operations", operations.iter().sum());
-    for (kind, operations) in OpKind::ALL.into_iter().zip(operations) {
-        let stride = (operations / (RUNS_OF_A_KIND * budget())).max(1);
-        for (turn, (effect, sticky)) in effects_on(kind).into_iter().enumerate() {
-            for nth in (turn as u64 % stride..operations).step_by(stride as usize) {
-                let fault = Fault::new(effect).on(kind).nth(nth);
-                let fault = if sticky { fault.sticky() } else { fault };
-                let device = Arc::new(SimDevice::from_image(image));
-                device.set_faults(FaultPlan::new().with(fault.clone()));
-                counts.add("runs", 1);
-                without_panic(|| work(&device, Some((kind, fault))))
-                    .map_err(|v| v.at(format!("{kind:?} {nth}, {effect:?}, {sticky}")))?;
-            }
-        }
-    }
-    Ok(())
+    let operations = OpKind::ALL.into_iter().zip(operations);
+    faults::each(operations, RUNS_OF_A_KIND * budget(), &EFFECTS, |case| {
+        let device = Arc::new(SimDevice::from_image(image));
+        device.set_faults(case.plan());
+        counts.add("runs", 1);
+        work(&device, Some(case)).map(drop)
+    })
+}
+
+const fn is_sync(case: Case) -> bool {
+    matches!(case.kind, OpKind::Sync | OpKind::SyncDir)
 }
 
 /// Only what a device does may come out as an error.
@@ -97,7 +82,7 @@ pub fn of_the_backup(counts: &mut Counts) -> Verdict {
         let shared: Arc<dyn Device> = Arc::clone(device) as _;
         let (newer, made) = source.backup(&shared, &[])?;
         let operations = lift(device);
-        let lost = matches!(&fault, Some((OpKind::Sync | OpKind::SyncDir, _)));
+        let lost = fault.is_some_and(is_sync);
         match &made {
             Ok(_) => {}
             Err(error) => {
@@ -126,7 +111,7 @@ pub fn of_a_first_backup(counts: &mut Counts) -> Verdict {
         let shared: Arc<dyn Device> = Arc::clone(device) as _;
         let (held, made) = source.backup(&shared, &[])?;
         let operations = lift(device);
-        let lost = matches!(&fault, Some((OpKind::Sync | OpKind::SyncDir, _)));
+        let lost = fault.is_some_and(is_sync);
         if let Err(error) = &made {
             ensure(fault.is_some(), Oracle::WorksOn, || error.to_string())?;
             expected(error)?;
@@ -167,7 +152,7 @@ pub fn of_the_source(counts: &mut Counts) -> Verdict {
     let config = Config::default();
     let history = during_backup(generate(&mixed_profile(160), 62));
     each(&SimDevice::new().image(), counts, |device, fault| {
-        let faults = fault.map(|(_, fault)| FaultPlan::new().with(fault));
+        let faults = fault.map(|fault| fault.plan());
         device.set_faults(FaultPlan::new());
         let mut source = Source::on(&config, Arc::clone(device) as _)?;
         source.apply(&history)?;
