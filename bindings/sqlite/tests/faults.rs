@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering;
 
 use esker_device::sim::{
     CrashModel, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, SimImage, Survivors,
-    SyncLoss,
 };
 use esker_harness::counts::{Counts, budget};
+use esker_harness::faults::{Case as Failing, Effects, each};
 use esker_pages::Allocation;
 use esker_sqlite::planted::{self, Bug};
 use rusqlite::{Connection, ErrorCode};
@@ -32,46 +32,15 @@ use simulated::steps::{Case, Step, cases};
 /// A run is left after this many errors.
 const FAILURES_ENOUGH: u64 = 3;
 
-#[derive(Clone, Copy, Debug)]
-struct Failing {
-    seed: u64,
-    kind: OpKind,
-    nth: u64,
-    effect: Effect,
-    is_sticky: bool,
-}
+const EFFECTS: Effects = Effects {
+    power_off: true,
+    on_write: &[(Effect::ShortWrite { bytes: 700, failure: Failure::Io }, false)],
+    on_read: &[],
+};
 
-impl Failing {
-    /// Whether the device answers as before once the operation has failed.
-    fn passes(&self) -> bool {
-        let is_dropped = self.effect == Effect::FailSync(SyncLoss::Dropped);
-        !self.is_sticky && !is_dropped && self.effect != Effect::PowerOff
-    }
-
-    fn plan(&self) -> FaultPlan {
-        let fault = Fault::new(self.effect).on(self.kind).nth(self.nth);
-        FaultPlan::new().with(if self.is_sticky { fault.sticky() } else { fault })
-    }
-}
-
-fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
-    let mut effects = vec![
-        (Effect::Fail(Failure::Io), false),
-        (Effect::Fail(Failure::Io), true),
-        (Effect::PowerOff, false),
-    ];
-    match kind {
-        OpKind::Write => {
-            effects.push((Effect::Fail(Failure::NoSpace), false));
-            effects.push((Effect::Fail(Failure::NoSpace), true));
-            effects.push((Effect::ShortWrite { bytes: 700, failure: Failure::Io }, false));
-        }
-        OpKind::Sync => {
-            effects.extend(SyncLoss::ALL.map(|loss| (Effect::FailSync(loss), false)));
-        }
-        _ => {}
-    }
-    effects
+/// Whether the device answers as before once the operation has failed.
+fn passes(failing: Failing) -> bool {
+    !failing.is_sticky && !failing.drops() && failing.effect != Effect::PowerOff
 }
 
 /// Does one step; whether it failed. What it says must be what a failing device may cause.
@@ -82,9 +51,9 @@ fn attempt(session: &mut Session, step: &Step) -> bool {
 }
 
 /// Runs a trace until enough has failed; whether anything did.
-fn run(session: &mut Session, failing: &Failing, counts: &mut Counts) -> bool {
+fn run(session: &mut Session, seed: u64, failing: Failing, counts: &mut Counts) -> bool {
     let mut failures = 0;
-    for step in session.case.steps(failing.seed) {
+    for step in session.case.steps(seed) {
         // What a sync has dropped, or only pretends to have, no opening can find out.
         if step == Step::Reopen && matches!(failing.effect, Effect::FailSync(_)) {
             continue;
@@ -92,7 +61,7 @@ fn run(session: &mut Session, failing: &Failing, counts: &mut Counts) -> bool {
         let has_failed = attempt(session, &step);
         session.mark();
         failures += u64::from(has_failed);
-        if has_failed && failing.passes() {
+        if has_failed && passes(failing) {
             session.judge_live();
         }
         if failures >= FAILURES_ENOUGH {
@@ -103,7 +72,8 @@ fn run(session: &mut Session, failing: &Failing, counts: &mut Counts) -> bool {
     failures > 0
 }
 
-fn fail(case: &Case, image: &SimImage, folder: &Path, failing: Failing, counts: &mut Counts) {
+fn fail(workload: &Workload<'_>, failing: Failing, counts: &mut Counts) {
+    let Workload { case, image, folder, seed } = *workload;
     let mut session = Session::start(case, image, folder);
     let device = session.disk.device.clone();
     device.record();
@@ -111,12 +81,12 @@ fn fail(case: &Case, image: &SimImage, folder: &Path, failing: Failing, counts: 
     session.connection().unwrap();
     session.mark();
     device.set_faults(failing.plan());
-    let has_failed = run(&mut session, &failing, counts);
+    let has_failed = run(&mut session, seed, failing, counts);
     counts.add("runs", 1);
     counts.add("runs with an error", has_failed.into());
     let trace = device.take_trace().unwrap();
     let killed = device.image();
-    if has_failed && failing.effect != Effect::FailSync(SyncLoss::Dropped) {
+    if has_failed && !failing.drops() {
         device.set_faults(FaultPlan::new());
         if failing.effect != Effect::PowerOff {
             session.judge_live();
@@ -149,8 +119,17 @@ fn fail(case: &Case, image: &SimImage, folder: &Path, failing: Failing, counts: 
     assert_eq!(disk::panics(), 0, "what is tested has panicked");
 }
 
+/// A trace over databases on a disk.
+struct Workload<'a> {
+    case: &'a Case,
+    image: &'a SimImage,
+    folder: &'a Path,
+    seed: u64,
+}
+
 /// How often a run without an error asks the device for something.
-fn sound_run(case: &Case, image: &SimImage, folder: &Path, seed: u64) -> impl Fn(OpKind) -> u64 {
+fn sound_run(workload: &Workload<'_>) -> impl Fn(OpKind) -> u64 {
+    let Workload { case, image, folder, seed } = *workload;
     let mut session = Session::start(case, image, folder);
     session.connection().unwrap();
     session.disk.device.set_faults(FaultPlan::new());
@@ -166,18 +145,15 @@ fn sound_run(case: &Case, image: &SimImage, folder: &Path, seed: u64) -> impl Fn
 fn explore(case: &Case, seed: u64, most: u64, counts: &mut Counts) {
     let folder = tempfile::tempdir().unwrap();
     let image = prepared(case, folder.path());
-    let operations = sound_run(case, &image, folder.path(), seed);
-    for kind in [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Open] {
-        for (turn, (effect, is_sticky)) in effects_on(kind).into_iter().enumerate() {
-            let stride = (operations(kind) / most).max(1);
-            for nth in (turn as u64 % stride..operations(kind)).step_by(stride as usize) {
-                let failing = Failing { seed, kind, nth, effect, is_sticky };
-                let judging = || fail(case, &image, folder.path(), failing, counts);
-                let judged = catch_unwind(AssertUnwindSafe(judging));
-                judged.unwrap_or_else(|_| panic!("{}: {failing:?}", case.name));
-            }
-        }
-    }
+    let workload = Workload { case, image: &image, folder: folder.path(), seed };
+    let operations = sound_run(&workload);
+    let kinds = [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Open];
+    let operations = kinds.map(|kind| (kind, operations(kind)));
+    let verdict = each(operations, most, &EFFECTS, |failing| {
+        fail(&workload, failing, counts);
+        Ok(())
+    });
+    verdict.unwrap_or_else(|violation| panic!("{}, seed {seed}: {violation}", case.name));
 }
 
 fn check_all(name: &str, most: u64) {

@@ -12,9 +12,10 @@ mod session;
 
 use common::*;
 use esker_device::sim::{
-    CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors, SyncLoss,
+    CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors,
 };
 use esker_harness::counts::budget;
+use esker_harness::faults::{Case, Effects, each};
 use esker_pages::planted::{self, Bug};
 use esker_pages::{Allocation, Durability, Error, Options};
 use session::Session;
@@ -22,36 +23,15 @@ use session::Session;
 /// A device that is gone for good is left after this many failed operations.
 const FAILURES_ENOUGH: usize = 4;
 
-#[derive(Clone, Copy, Debug)]
-struct Case {
-    seed: u64,
-    kind: OpKind,
-    nth: u64,
-    effect: Effect,
-    sticky: bool,
-}
-
-fn effects_on(kind: OpKind) -> Vec<(Effect, bool)> {
-    let mut effects = vec![
-        (Effect::Fail(Failure::Io), false),
-        (Effect::Fail(Failure::Io), true),
-        (Effect::PowerOff, false),
-    ];
-    match kind {
-        OpKind::Write => {
-            effects.push((Effect::Fail(Failure::NoSpace), false));
-            effects.push((Effect::Fail(Failure::NoSpace), true));
-            for bytes in [1, 512, 700] {
-                effects.push((Effect::ShortWrite { bytes, failure: Failure::Io }, false));
-            }
-        }
-        OpKind::Sync => {
-            effects.extend(SyncLoss::ALL.map(|loss| (Effect::FailSync(loss), false)));
-        }
-        _ => {}
-    }
-    effects
-}
+const EFFECTS: Effects = Effects {
+    power_off: true,
+    on_write: &[
+        (Effect::ShortWrite { bytes: 1, failure: Failure::Io }, false),
+        (Effect::ShortWrite { bytes: 512, failure: Failure::Io }, false),
+        (Effect::ShortWrite { bytes: 700, failure: Failure::Io }, false),
+    ],
+    on_read: &[],
+};
 
 fn ops(seed: u64) -> Vec<Op> {
     history(seed, 120, 40)
@@ -75,14 +55,12 @@ struct Outcome {
     is_gone: bool,
 }
 
-fn run(case: Case) -> Option<Outcome> {
+fn run(seed: u64, case: Case) -> Option<Outcome> {
     let device = disk();
-    let plan = Fault::new(case.effect).on(case.kind).nth(case.nth);
-    let plan = if case.sticky { plan.sticky() } else { plan };
-    device.set_faults(FaultPlan::new().with(plan));
-    let mut session = Session::start(device, small_of(case.seed)).ok()?;
+    device.set_faults(case.plan());
+    let mut session = Session::start(device, small_of(seed)).ok()?;
     let (mut failures, mut doubt) = (0, Vec::new());
-    for op in ops(case.seed) {
+    for op in ops(seed) {
         let Err(error) = session.apply(&op) else { continue };
         let is_refusal = matches!(error, Error::InvalidArgument(_) | Error::Stale { .. });
         assert!(!is_refusal, "{case:?}: {op:?}: {error}");
@@ -103,8 +81,7 @@ fn run(case: Case) -> Option<Outcome> {
 fn judge(outcome: &Outcome, image: &SimImage, is_power_lost: bool, case: Case) {
     let session = &outcome.session;
     let device = SimDevice::from_image(image);
-    let store =
-        open(&device, &small_of(case.seed)).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    let store = open(&device, &session.options).unwrap_or_else(|error| panic!("{case:?}: {error}"));
     let snapshot = store.pin();
     let found = snapshot.version();
     assert!(found >= session.durable, "{case:?}: {found} is before {}", session.durable);
@@ -132,15 +109,14 @@ fn judge(outcome: &Outcome, image: &SimImage, is_power_lost: bool, case: Case) {
     assert!(store.check().unwrap().accounted, "{case:?}");
 }
 
-fn fail(case: Case) -> bool {
-    let Some(outcome) = run(case) else { return false };
+fn fail(seed: u64, case: Case) -> bool {
+    let Some(outcome) = run(seed, case) else { return false };
     let device = &outcome.session.device;
     let killed = device.image();
     if !outcome.is_gone && case.kind != OpKind::Read && case.effect != Effect::PowerOff {
         device.set_faults(FaultPlan::new());
         // What is readable stays readable, poisoned or not, unless a failed sync dropped it.
-        let is_dropped = case.effect == Effect::FailSync(SyncLoss::Dropped);
-        if !is_dropped {
+        if !case.drops() {
             let store = outcome.session.store();
             let contents = read_all(&store.pin()).unwrap();
             assert_eq!(contents, *outcome.session.contents(), "{case:?}");
@@ -159,17 +135,13 @@ fn whatever_fails_nothing_durable_is_lost() {
     let mut runs = 0;
     for seed in 0..4 * budget() {
         let sound = sound_run(seed);
-        for kind in [OpKind::Read, OpKind::Write, OpKind::Sync] {
-            let count = sound.op_count_of(kind);
-            for (turn, (effect, sticky)) in effects_on(kind).into_iter().enumerate() {
-                let stride = (count / (20 * budget())).max(1);
-                for nth in (turn as u64 % stride..count).step_by(stride as usize) {
-                    let case = Case { seed, kind, nth, effect, sticky };
-                    let judged = std::panic::catch_unwind(|| fail(case));
-                    runs += u64::from(judged.unwrap_or_else(|_| panic!("{case:?}")));
-                }
-            }
-        }
+        let kinds = [OpKind::Read, OpKind::Write, OpKind::Sync];
+        let operations = kinds.map(|kind| (kind, sound.op_count_of(kind)));
+        let verdict = each(operations, 20 * budget(), &EFFECTS, |case| {
+            runs += u64::from(fail(seed, case));
+            Ok(())
+        });
+        verdict.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     }
     assert!(runs > 800, "{runs}");
     count("an operation of the device fails", runs, 3 * runs);
