@@ -2,10 +2,11 @@
 //!
 //! Reading order: [`tree`] (which files there are), [`source`] (a parsed Rust file),
 //! [`edges`] (which crate may use which), [`rooms`] (which room of a crate may import which),
-//! [`packages`] (what a published package has), [`tidy`] (sizes, attributes), [`words`] (one
-//! language), [`docs`] (links, the README's example, a reason for every dependency), [`papers`]
-//! (what of the papers is here), [`fingerprint`] (the format page keeps up with the encoders),
-//! [`test_counts`] (what the last test run counted), [`slowest`] (where its time went).
+//! [`suites`] (which file enumerates crashes and faults), [`packages`] (what a published package
+//! has), [`tidy`] (sizes, attributes), [`words`] (one language), [`docs`] (links, the README's
+//! example, a reason for every dependency), [`papers`] (what of the papers is here),
+//! [`fingerprint`] (the format page keeps up with the encoders), [`test_counts`] (what the last
+//! test run counted), [`slowest`] (where its time went).
 //!
 //! A check is a function from the repository to a list of [`Finding`]s; none of them changes
 //! anything.
@@ -18,6 +19,7 @@ pub mod papers;
 pub mod rooms;
 pub mod slowest;
 pub mod source;
+pub mod suites;
 pub mod test_counts;
 pub mod tidy;
 pub mod tree;
@@ -60,10 +62,11 @@ pub struct Check {
 }
 
 /// Every check, in the order in which `cargo xtask check` runs them.
-pub const CHECKS: [Check; 11] = [
+pub const CHECKS: [Check; 12] = [
     Check { name: "manifests keep to the arrows", run: edges::check_manifests },
     Check { name: "sources keep to the arrows", run: edges::check_sources },
     Check { name: "rooms keep to the arrows, files to few circles", run: rooms::check },
+    Check { name: "crashes and faults are enumerated by the harness", run: suites::check },
     Check { name: "packages are fit to be published", run: packages::check },
     Check { name: "sizes, words and attributes are tidy", run: tidy::check },
     Check { name: "old words have gone", run: words::check },
