@@ -11,8 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
-use esker_device::sim::{CrashModel, CrashOptions, SimDevice, SimImage, Trace, Unwritten};
+use esker_device::sim::{SimDevice, SimImage, Trace};
 use esker_harness::counts::{Counts, budget};
+use esker_harness::crash::limited;
 use esker_pages::{Allocation, planted as pages};
 use esker_sqlite::planted;
 
@@ -28,16 +29,6 @@ fn case(name: &str, seed: u64) -> Case {
     case.page_size = (case.page_size << (seed % 3)).min(4096);
     case.options.relaxed_interval = (seed % 4 == 3).then_some(Duration::from_millis(1));
     case.over([Allocation::Slot, Allocation::Segment][(seed / 2 % 2) as usize])
-}
-
-fn limited(seed: u64, limit: u64) -> CrashOptions {
-    let unwritten = match seed % 5 {
-        3 => Unwritten::Garbage,
-        4 => Unwritten::OldData,
-        _ => Unwritten::Zeros,
-    };
-    let model = CrashModel { ordered: seed % 5 == 2, unwritten, honours_syncs: true };
-    CrashOptions { model, limit: Some(limit), seed, ..CrashOptions::default() }
 }
 
 /// Runs a trace on a disk that records.

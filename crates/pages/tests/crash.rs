@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use common::*;
 use esker_device::sim::{
-    CrashModel, CrashOptions, CrashState, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice,
-    SimImage, Trace, Unwritten,
+    CrashOptions, CrashState, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Trace,
 };
 use esker_harness::counts::{Counts, budget};
+use esker_harness::crash::{Promise, limited};
 use esker_pages::planted::{self, Bug};
 use esker_pages::{Durability, Error, Options, PageStore};
 use session::{Point, Session};
@@ -66,21 +66,17 @@ fn record(
 }
 
 /// What may be found after a crash.
-struct Expected<'a> {
-    now: &'a Point,
-    next: &'a Point,
-    least: u64,
+type Expected<'a> = Promise<'a, Point>;
+
+/// The oldest version that may be found.
+fn least(expected: &Expected<'_>) -> u64 {
+    // What was handed to the system survives where the system does.
+    if expected.is_whole { expected.now.visible } else { expected.now.durable }
 }
 
 impl Recording {
     fn expected(&self, state: &CrashState<'_>) -> Option<Expected<'_>> {
-        let passed = usize::try_from(state.acknowledged()?).unwrap();
-        let now = &self.points[passed];
-        let next = self.points.get(passed + 1).unwrap_or(&self.end);
-        let all = (0..state.pending_units).all(|unit| state.survivors.keeps(unit));
-        // What was handed to the system survives where the system does.
-        let least = if all { now.visible } else { now.durable };
-        Some(Expected { now, next, least })
+        Promise::at(state, 0, &self.points, &self.end)
     }
 
     /// Opens what a crash left and judges it. Gives back what is there.
@@ -142,7 +138,7 @@ impl Recording {
     fn judge_store(&self, store: &PageStore, expected: &Expected<'_>) -> u64 {
         let snapshot = store.pin();
         let found = snapshot.version();
-        assert!(found >= expected.least, "{found} is before {}", expected.least);
+        assert!(found >= least(expected), "{found} is before {}", least(expected));
         assert!(found <= expected.next.visible, "{found} is past {}", expected.next.visible);
         assert_eq!(read_all(&snapshot).unwrap(), self.versions[&found], "version {found}");
         self.names_of(store, expected);
@@ -200,19 +196,6 @@ fn options_of(seed: u64) -> Options {
     // With a thread that takes checkpoints concurrently with the commits.
     options.relaxed_interval = (seed % 4 == 3).then_some(std::time::Duration::from_millis(1));
     options
-}
-
-fn model_of(seed: u64) -> CrashModel {
-    let unwritten = match seed % 5 {
-        3 => Unwritten::Garbage,
-        4 => Unwritten::OldData,
-        _ => Unwritten::Zeros,
-    };
-    CrashModel { ordered: seed % 5 == 2, unwritten, honours_syncs: true }
-}
-
-fn limited(seed: u64, limit: u64) -> CrashOptions {
-    CrashOptions { model: model_of(seed), limit: Some(limit), seed, ..CrashOptions::default() }
 }
 
 /// Opens, works and crashes again, within the recovery too.

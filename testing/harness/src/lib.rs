@@ -2,11 +2,13 @@
 //!
 //! Reading order: [`violation`] (the promises, by name), [`random`] (numbers from a seed),
 //! [`minimise`] (a failing history made short), [`counts`] (what was done, for the page generated
-//! from it).
+//! from it); then [`crash`] (what is promised after a power cut) and [`faults`] (every operation of
+//! the device failing).
 //!
 //! Nothing here knows what is tested: it sees a device.
 
 pub mod counts;
+pub mod crash;
 pub mod faults;
 pub mod minimise;
 pub mod random;

@@ -13,6 +13,7 @@ use esker_device::Device;
 use esker_device::sim::{
     CrashModel, CrashOptions, CrashState, SimDevice, SimImage, Trace, Unwritten,
 };
+use esker_harness::crash::is_whole;
 
 use crate::counts::{Counts, budget};
 use crate::generations;
@@ -279,7 +280,7 @@ fn judge_state(
     let passed = state.acknowledged().and_then(|mark| usize::try_from(mark).ok()).unwrap_or(0);
     let blank = Point::default();
     let mut now = recording.points.get(passed).unwrap_or(&blank).clone();
-    if (0..state.pending_units).all(|unit| state.survivors.keeps(unit)) {
+    if is_whole(state) {
         // What was handed to the system survives where the system does.
         now.durable = now.visible;
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use esker_device::sim::{CrashModel, CrashState, SimImage, Survivors, Trace};
+use esker_harness::crash;
 
 use super::disk::{Disk, PRESENCE, SuperJournal, put_super_journal};
 use super::oracle::{State, rows, schemas};
@@ -19,13 +20,10 @@ pub struct Promise<'a> {
 
 /// What was known before a crash; `None` before the first mark.
 pub fn promise<'a>(session: &'a Session, state: &CrashState<'_>) -> Option<Promise<'a>> {
-    let passed = state.marks.iter().rev().find(|mark| *mark & PRESENCE == 0)?;
-    let passed = usize::try_from(*passed).unwrap();
-    let now = &session.points[passed];
-    let next = session.points.get(passed + 1).unwrap_or(&session.point);
-    let all = (0..state.pending_units).all(|unit| state.survivors.keeps(unit));
+    let promised = crash::Promise::at(state, PRESENCE, &session.points, &session.point)?;
+    let crash::Promise { now, next, is_whole } = promised;
     // What was handed to the system survives where the system does.
-    let least = if all { now.visible } else { now.durable };
+    let least = if is_whole { now.visible } else { now.durable };
     Some(Promise { least, now, next })
 }
 
