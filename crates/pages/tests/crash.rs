@@ -11,104 +11,124 @@ use std::sync::Arc;
 
 use common::*;
 use esker_device::sim::{
-    CrashOptions, CrashState, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Trace,
+    CrashOptions, CrashState, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice,
 };
 use esker_harness::counts::{Counts, budget};
-use esker_harness::crash::{Promise, limited};
+use esker_harness::crash::{self, Again, Judged, Promise, Recording, Subject, limited};
+use esker_harness::violation::{Verdict, without_panic};
 use esker_pages::planted::{self, Bug};
-use esker_pages::{Durability, Error, Options, PageStore};
+use esker_pages::{Durability, Error, Options, PageStore, Result};
 use session::{Point, Session};
 
-/// A run and what was known at each mark of its trace.
-struct Recording {
+/// One crash state in this many is used and crashed again.
+const AGAIN_ONE_IN: u64 = 40;
+
+/// How a store is opened. One that begins late is opened to be read at first.
+pub struct Case {
     options: Options,
-    trace: Trace,
-    points: Vec<Point>,
+    is_late: bool,
+}
+
+/// What was written.
+pub struct Model {
     versions: BTreeMap<u64, Contents>,
     prepared: Vec<(u64, Contents)>,
-    end: Point,
 }
 
-/// Runs `ops` on a disk that records. `known` is what is known before. One that begins late is
-/// opened to be read at first.
-fn record(
-    device: &SimDevice,
-    options: &Options,
-    ops: &[Op],
-    known: Point,
-    is_late: bool,
-) -> Recording {
-    device.record();
-    device.mark(0);
-    let mut points = vec![known];
-    let open = if is_late { open_late } else { open };
-    let store = open(device, options).unwrap();
-    let mut session = Session::over(store, device.clone(), options.clone()).unwrap();
-    session.names = points[0].names.clone();
-    let mut reach = |session: &Session, always: bool| {
-        let point = session.point();
-        if always || point.differs(points.last().unwrap()) {
-            device.mark(points.len() as u64);
-            points.push(point);
-        }
-    };
-    reach(&session, true);
-    for op in ops {
-        session.apply(op).unwrap();
-        reach(&session, false);
-    }
-    let end = session.point();
-    let Session { versions, prepared, store, writer, pins, .. } = session;
-    // Dropped like this, nothing of the closing is in the trace.
-    let trace = device.take_trace().unwrap();
-    drop((writer, pins, store));
-    Recording { options: options.clone(), trace, points, versions, prepared, end }
-}
+impl Subject for Session {
+    type Case = Case;
+    type Op = Op;
+    type Point = Point;
+    type Model = Model;
+    type Error = Error;
 
-/// What may be found after a crash.
-type Expected<'a> = Promise<'a, Point>;
-
-/// The oldest version that may be found.
-fn least(expected: &Expected<'_>) -> u64 {
-    // What was handed to the system survives where the system does.
-    if expected.is_whole { expected.now.visible } else { expected.now.durable }
-}
-
-impl Recording {
-    fn expected(&self, state: &CrashState<'_>) -> Option<Expected<'_>> {
-        Promise::at(state, 0, &self.points, &self.end)
+    fn open(case: &Case, disk: &Arc<SimDevice>, known: &Point) -> Result<Self> {
+        let open = if case.is_late { open_late } else { open };
+        let store = open(disk, &case.options)?;
+        let mut session = Self::over(store, SimDevice::clone(disk), case.options.clone())?;
+        session.names = known.names.clone();
+        Ok(session)
     }
 
-    /// Opens what a crash left and judges it. Gives back what is there.
-    fn judge(&self, state: &CrashState<'_>, device: &SimDevice) -> Point {
-        let expected = self.expected(state).unwrap();
-        let read = self.judge_read_only(device, &expected);
-        let store = open(device, &self.options).unwrap();
-        let found = self.judge_store(&store, &expected);
+    fn apply(&mut self, op: &Op) -> Verdict<Result<()>> {
+        Ok(Self::apply(self, op))
+    }
+
+    fn observe(&self) -> Point {
+        self.point()
+    }
+
+    fn is_more(now: &Point, last: &Point) -> bool {
+        now.differs(last)
+    }
+
+    fn into_model(self) -> Model {
+        let Self { versions, prepared, store, writer, pins, .. } = self;
+        drop((writer, pins, store));
+        Model { versions, prepared }
+    }
+
+    fn check(
+        recording: &Recording<Self>,
+        promise: &Promise<'_, Point>,
+        disk: &Arc<SimDevice>,
+    ) -> Verdict<Option<Point>> {
+        let judge = Judge { options: &recording.case.options, model: &recording.model, promise };
+        let (known, is_prepared) = judge.judge(disk);
+        Ok((!is_prepared).then_some(known))
+    }
+
+    fn again(case: &Case, seed: u64) -> Again<Self> {
+        let case = Case { options: case.options.clone(), is_late: seed.is_multiple_of(2) };
+        Again { case, ops: history(seed, 30, 40), options: limited(seed, 24) }
+    }
+}
+
+/// Judges what a crash left.
+struct Judge<'a> {
+    options: &'a Options,
+    model: &'a Model,
+    promise: &'a Promise<'a, Point>,
+}
+
+impl Judge<'_> {
+    /// The oldest version that may be found.
+    fn least(&self) -> u64 {
+        // What was handed to the system survives where the system does.
+        let Promise { now, is_whole, .. } = self.promise;
+        if *is_whole { now.visible } else { now.durable }
+    }
+
+    /// Opens what a crash left and judges it. Gives back what is there, and whether a transaction
+    /// was prepared.
+    fn judge(&self, device: &SimDevice) -> (Point, bool) {
+        let read = self.judge_read_only(device);
+        let store = open(device, self.options).unwrap();
+        let found = self.judge_store(&store);
         let prepared = store.prepared();
         assert_eq!((found, prepared.is_some()), read, "who reads sees something else");
         drop(store);
-        let store = open(device, &self.options).unwrap();
+        let store = open(device, self.options).unwrap();
         assert_eq!((store.pin().version(), store.prepared()), (found, prepared));
         self.judge_prepared(&store, found);
         store.check().unwrap();
         drop(store);
-        let again = open(device, &self.options).unwrap();
+        let again = open(device, self.options).unwrap();
         let found = again.pin().version();
         self.works_on(&again);
-        let names = self.names_of(&again, &expected);
-        Point { durable: found, visible: found, names }
+        let names = self.names_of(&again);
+        (Point { durable: found, visible: found, names }, read.1)
     }
 
     /// Opens what a crash left to read it: everything is there, and nothing is written. A writer
     /// that opens it afterwards finds the same. Says which version is there, and whether one is
     /// prepared.
-    fn judge_read_only(&self, device: &SimDevice, expected: &Expected<'_>) -> (u64, bool) {
+    fn judge_read_only(&self, device: &SimDevice) -> (u64, bool) {
         device.record();
         let mut read = None;
         for commits in [true, false] {
-            let store = open_read_only(device, &self.options).unwrap();
-            let found = self.judge_store(&store, expected);
+            let store = open_read_only(device, self.options).unwrap();
+            let found = self.judge_store(&store);
             assert!(matches!(store.begin(&store.pin()), Err(Error::ReadOnly { .. })));
             read = Some((found, store.prepared().is_some()));
             self.judge_decided(&store, found, commits);
@@ -117,7 +137,7 @@ impl Recording {
         }
         assert_eq!(device.take_trace().unwrap().len(), 0, "an opening to read has written");
         let image = SimDevice::from_image(&device.image());
-        let late = open_late(&image, &self.options).unwrap();
+        let late = open_late(&image, self.options).unwrap();
         self.judge_decided(&late, read.unwrap().0, true);
         self.works_on(&late);
         read.unwrap()
@@ -130,26 +150,28 @@ impl Recording {
         }
         if store.prepared().is_some() {
             store.decide(false).unwrap();
-            assert_eq!(read_all(&store.pin()).unwrap(), self.versions[&found]);
+            assert_eq!(read_all(&store.pin()).unwrap(), self.model.versions[&found]);
         }
     }
 
     /// Compares what is read with the model, and opens twice without a write in between.
-    fn judge_store(&self, store: &PageStore, expected: &Expected<'_>) -> u64 {
+    fn judge_store(&self, store: &PageStore) -> u64 {
         let snapshot = store.pin();
         let found = snapshot.version();
-        assert!(found >= least(expected), "{found} is before {}", least(expected));
-        assert!(found <= expected.next.visible, "{found} is past {}", expected.next.visible);
-        assert_eq!(read_all(&snapshot).unwrap(), self.versions[&found], "version {found}");
-        self.names_of(store, expected);
+        let most = self.promise.next.visible;
+        assert!(found >= self.least(), "{found} is before {}", self.least());
+        assert!(found <= most, "{found} is past {most}");
+        assert_eq!(read_all(&snapshot).unwrap(), self.model.versions[&found], "version {found}");
+        self.names_of(store);
         assert!(store.check().unwrap().accounted);
         found
     }
 
-    fn names_of(&self, store: &PageStore, expected: &Expected<'_>) -> Names {
+    fn names_of(&self, store: &PageStore) -> Names {
         let mut names = Names::new();
         for n in 0..3 {
-            let (now, next) = (expected.now.names.get(&n), expected.next.names.get(&n));
+            let Promise { now, next, .. } = self.promise;
+            let (now, next) = (now.names.get(&n), next.names.get(&n));
             match store.at_named(&name(n)) {
                 Ok(snapshot) => {
                     let there = (snapshot.version(), read_all(&snapshot).unwrap());
@@ -168,7 +190,8 @@ impl Recording {
         assert_eq!(name, b"super-journal");
         let refused = store.begin(&store.pin()).unwrap_err();
         assert!(matches!(refused, Error::Busy | Error::ReadOnly { .. }), "{refused}");
-        let mut candidates = self.prepared.iter().filter(|(version, _)| *version == found + 1);
+        let mut candidates =
+            self.model.prepared.iter().filter(|(version, _)| *version == found + 1);
         store.decide(true).unwrap();
         let contents = read_all(&store.pin()).unwrap();
         assert_eq!(store.pin().version(), found + 1);
@@ -198,57 +221,19 @@ fn options_of(seed: u64) -> Options {
     options
 }
 
-/// Opens, works and crashes again, within the recovery too.
-fn crash_again(recording: &Recording, image: &SimImage, known: Point, seed: u64) {
-    let device = SimDevice::from_image(image);
-    if open(&device, &recording.options).unwrap().prepared().is_some() {
-        return;
-    }
-    let device = SimDevice::from_image(image);
-    let ops = history(seed, 30, 40);
-    let is_late = seed.is_multiple_of(2);
-    let mut again = record(&device, &recording.options, &ops, known, is_late);
-    let found = *again.versions.keys().next().unwrap();
-    again.points[0] = Point { durable: found, visible: found, ..again.points[0].clone() };
-    again
-        .trace
-        .for_each_crash(&limited(seed, 24), |state, device| -> Result<(), ()> {
-            if state.acknowledged().is_some() {
-                again.judge(state, device);
-            }
-            Ok(())
-        })
-        .unwrap();
-}
-
 fn explore(seed: u64, limit: u64) -> u64 {
-    let options = options_of(seed);
-    let device = disk();
-    drop(open(&device, &options).unwrap());
-    let ops = history(seed, 160, 40);
+    let case = Case { options: options_of(seed), is_late: seed.is_multiple_of(2) };
+    let device = Arc::new(disk());
+    drop(open(&device, &case.options).unwrap());
     let nothing = Point { durable: 0, visible: 0, names: Names::new() };
-    let recording = record(&device, &options, &ops, nothing, seed.is_multiple_of(2));
-    let mut judged = 0;
-    let counts = recording.trace.for_each_crash(&limited(seed, limit), |state, device| {
-        if state.acknowledged().is_none() {
-            return Ok(());
-        }
-        judged += 1;
-        let image = device.image();
-        let judge = || {
-            let known = recording.judge(state, &SimDevice::from_image(&image));
-            if judged % 40 == 0 {
-                let first = SimDevice::from_image(&image);
-                let version = open(&first, &recording.options).unwrap().pin().version();
-                let known = Point { durable: version, visible: version, ..known };
-                crash_again(&recording, &image, known, state.digest);
-            }
-        };
-        let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge));
-        judged.map_err(|_| format!("seed {seed}: {state}"))
+    let mut judged = Judged::default();
+    let verdict = without_panic(|| {
+        let recording: Recording<Session> =
+            crash::record(case, &device, nothing, &history(seed, 160, 40))?;
+        crash::explore(&recording, &limited(seed, limit), AGAIN_ONE_IN, &mut judged)
     });
-    counts.unwrap_or_else(|place| panic!("{place}"));
-    judged
+    verdict.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    judged.states
 }
 
 #[test]
@@ -302,7 +287,7 @@ fn an_opening_makes_durable_what_it_found() {
     write(&store, 2);
     let trace = device.take_trace().unwrap();
     drop(store);
-    let visit = |state: &CrashState<'_>, device: &Arc<SimDevice>| -> Result<(), ()> {
+    let visit = |state: &CrashState<'_>, device: &Arc<SimDevice>| -> std::result::Result<(), ()> {
         let store = open(device, &options).unwrap_or_else(|error| panic!("{state}: {error}"));
         assert!(store.pin().version() >= 1, "{state}");
         Ok(())
@@ -324,7 +309,9 @@ fn a_store_is_made_or_not() {
         let trace = device.take_trace().unwrap();
         drop(store);
         let mut opened = 0;
-        let visit = |state: &CrashState<'_>, device: &Arc<SimDevice>| -> Result<(), ()> {
+        let visit = |state: &CrashState<'_>,
+                     device: &Arc<SimDevice>|
+         -> std::result::Result<(), ()> {
             let read = open_read_only(device, &options_of(seed)).map(|store| store.pin().pages());
             let (read, opened_too) = (read.ok(), open(device, &options_of(seed)));
             assert_eq!(read, opened_too.as_ref().ok().map(|_| 0), "{state}");

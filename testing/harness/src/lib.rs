@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`violation`] (the promises, by name), [`random`] (numbers from a seed),
 //! [`minimise`] (a failing history made short), [`counts`] (what was done, for the page generated
-//! from it); then [`crash`] (what is promised after a power cut) and [`faults`] (every operation of
-//! the device failing).
+//! from it); then [`crash`] (every legal state after a power cut, of whatever is a
+//! [`crash::Subject`]) and [`faults`] (every operation of the device failing).
 //!
 //! Nothing here knows what is tested: it sees a device.
 
