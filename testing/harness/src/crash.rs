@@ -241,3 +241,6 @@ impl<S: Subject> Recording<S> {
         Promise::at(state, 0, &self.points, &self.end)
     }
 }
+
+#[cfg(test)]
+mod tests;
