@@ -27,7 +27,7 @@ pub trait Subject: Sized {
     /// An error that the device, or the lack of room, may cause.
     type Error: Display;
 
-    /// Opens what is on `disk`, of which so much is known.
+    /// Opens what is on `disk`; `known` is what is promised of it.
     ///
     /// # Errors
     /// When it cannot be opened.
