@@ -32,6 +32,8 @@ CARGO ?= cargo
 LAB := --features esker-cli/lab
 # The tests of schedules and of planted bugs.
 SCHEDULED := --features esker-index/_shuttle,esker-index/_planted,esker/_shuttle,esker/_planted
+# Packages that stay in the repository.
+UNPUBLISHED := --exclude esker-harness --exclude esker-testkit --exclude xtask
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 run: need
@@ -84,7 +86,7 @@ msrv: need-packages
 
 # That every package is complete and in itself; `publish-dry-run` compiles them, too.
 package: need
-	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet
+	$(CARGO) package --workspace $(UNPUBLISHED) --locked --no-verify --allow-dirty --quiet
 
 release-checks: need
 	scripts/release-checks.sh
