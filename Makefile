@@ -14,7 +14,8 @@
 #   make dist    the command and the SQLite extension for release, stripped
 #   make lint    formatting, clippy, rustdoc, the checks of the house
 #   make msrv    the published packages compiled with the oldest Rust that they promise
-#   make release-checks    what a release must pass beside that (RELEASE.md); needs the network
+#   make dependencies      unused dependencies, licences and sources of those in use
+#   make release-checks    what a release must pass in addition (RELEASE.md); needs the network
 #   make publish-dry-run   every package compiled from what would be uploaded
 #   make docs    the API documentation, in target/doc
 #   make bench   the benchmarks
@@ -23,8 +24,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
 .PHONY: run test test-sqlite test-sqlite-short test-clients test-features lint msrv docs bench \
-	install test-install test-wheels wheels dist need need-packages package release-checks \
-	publish-dry-run
+	install test-install test-wheels wheels dist need need-packages package dependencies \
+	release-checks publish-dry-run
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -87,6 +88,9 @@ msrv: need-packages
 # That every package is complete and in itself; `publish-dry-run` compiles them, too.
 package: need
 	$(CARGO) package --workspace $(UNPUBLISHED) --locked --no-verify --allow-dirty --quiet
+
+dependencies: need
+	scripts/dependencies.sh
 
 release-checks: need
 	scripts/release-checks.sh

@@ -1,25 +1,18 @@
 #!/bin/bash
-# What a release must pass in addition to `.ci/run`: advisories and licences of all dependencies
-# (cargo-deny), dependencies that nothing uses (cargo-machete), breaks of the API since the last tag
-# (cargo-semver-checks), the oldest Rust.
+# What a release must pass in addition to `.ci/run`: advisories about all dependencies (cargo-deny),
+# breaks of the API since the last tag (cargo-semver-checks), the oldest Rust.
 #
-# The tools are built from crates.io where they are missing, which takes some minutes each: this is
-# no part of `.ci/run`. Advisories come from their repository, so this needs the network.
+# The tools are built from crates.io where they are missing, which takes some minutes each.
+# Advisories come from their repository, so this needs the network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin"
 
-# A tool of cargo, built once. Not from the folder of the workspace, whose toolchain file and lints
-# are no business of it.
-tool() {
-    command -v "cargo-$1" >/dev/null || (cd / && cargo install --locked --quiet "cargo-$1")
-}
+# shellcheck source=scripts/tool.sh
+. scripts/tool.sh
 
-tool deny
-cargo deny --all-features check
-
-tool machete
-cargo machete
+scripts/dependencies.sh
+cargo deny --all-features check advisories
 
 last=$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || true)
 if [ -n "$last" ]; then
