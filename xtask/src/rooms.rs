@@ -31,7 +31,7 @@ struct House {
     circle_files_max: usize,
 }
 
-/// What all kinds of index stand on.
+/// What all kinds of index share.
 const SHARED: &[&str] =
     &["build", "check", "job", "kind", "merge", "read", "record", "run", "upkeep"];
 

@@ -14,7 +14,7 @@ const NAMES: [&str; 2] = ["for_each_crash", "FaultPlan"];
 /// Folders whose files may name them: the harness with the suites over it, and the device itself.
 const AT_HOME: [&str; 2] = ["testing/", "crates/device/"];
 
-/// Files elsewhere that still name them.
+/// Other files that still name them.
 const EXEMPT: [&str; 17] = [
     "bindings/sqlite/tests/crash.rs",
     "bindings/sqlite/tests/faults.rs",

@@ -6,8 +6,8 @@
 //! gone. A [`Change`] says what the state becomes and what readers see; it has no part in the
 //! order.
 //!
-//! Invariant: the durable state and the view change together, under one lock: whoever holds it sees
-//! both before a change, or both after it.
+//! Invariant: the durable state and the view change together, under one lock: a thread that holds
+//! it sees both before a change, or both after it.
 //! Invariant: an error without poison leaves everything as it was. When the record is durable,
 //! nothing fails any more: what goes wrong then poisons the store, or is an error of freeing space,
 //! which is logged.

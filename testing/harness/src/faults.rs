@@ -96,7 +96,7 @@ pub fn each(
     for (kind, operations) in operations {
         let stride = (operations / runs_of_a_kind.max(1)).max(1);
         for (turn, (effect, is_sticky)) in effects_on(kind, effects).into_iter().enumerate() {
-            // Each effect starts elsewhere, so that together they reach more operations.
+            // Each effect starts at another operation, so that together they reach more operations.
             for nth in (turn as u64 % stride..operations).step_by(stride as usize) {
                 let case = Case { kind, nth, effect, is_sticky };
                 without_panic(|| run(case)).map_err(|violation| violation.at(case))?;

@@ -46,7 +46,7 @@ impl Keep {
         Self { points, answered: 0, floor }
     }
 
-    /// Whether a version is kept whoever reads.
+    /// Whether a version is kept because its number is retained.
     fn is_retained(&self, seq: Seq) -> bool {
         self.floor.is_some_and(|floor| seq > floor)
     }

@@ -214,9 +214,9 @@ mod tests {
             commit(&leader, 3..8, 2);
             let mut writer = leader.begin(&leader.pin()).unwrap();
             writer.write(2, 0, &[3; 4096]).unwrap();
-            writer.prepare(b"elsewhere").unwrap();
+            writer.prepare(b"decision").unwrap();
             assert_eq!(follow(&follower, &file), 2);
-            assert_eq!(follower.prepared().unwrap(), b"elsewhere");
+            assert_eq!(follower.prepared().unwrap(), b"decision");
             writer.commit(Durability::Full).unwrap();
             commit(&leader, 0..12, 4);
             leader.unpin_named("first").unwrap();
