@@ -138,7 +138,7 @@ impl Core {
             unsynced_bytes: 0,
             dead: Vec::new(),
             retired: Vec::new(),
-            mover: Mover::Nobody,
+            mover: Mover::None,
             roots: Vec::new(),
             roots_at: NodeRef::default(),
             named: Default::default(),

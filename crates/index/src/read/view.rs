@@ -43,6 +43,8 @@ pub struct View {
     pub(crate) parts: Vec<Part>,
     /// The range tombstones.
     pub(crate) removed: Arc<RangeTombstones>,
+    /// Memory of frozen memtables, in bytes: every write asks for it.
+    frozen_bytes: u64,
 }
 
 /// The value to which a key's operands fold.
@@ -67,12 +69,14 @@ impl Folded {
 
 impl View {
     /// A state without a number: that is given when it is published.
-    pub(crate) const fn new(
+    pub(crate) fn new(
         memtable: Arc<Memtable>,
         parts: Vec<Part>,
         removed: Arc<RangeTombstones>,
     ) -> Self {
-        Self { number: 0, memtable, parts, removed }
+        let moving = parts.iter().filter_map(Moving::of);
+        let frozen_bytes = moving.map(|moving| moving.frozen_bytes).sum();
+        Self { number: 0, memtable, parts, removed, frozen_bytes }
     }
 
     /// The same with other range tombstones.
@@ -199,9 +203,8 @@ impl View {
     }
 
     /// Memory of frozen memtables, in bytes.
-    pub(crate) fn frozen_bytes(&self) -> u64 {
-        let moving = self.parts.iter().filter_map(Moving::of);
-        moving.map(|moving| moving.frozen_bytes).sum()
+    pub(crate) const fn frozen_bytes(&self) -> u64 {
+        self.frozen_bytes
     }
 
     /// The same with another state of the part that `moving` moves.

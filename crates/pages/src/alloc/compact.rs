@@ -186,7 +186,7 @@ impl Drop for Squeeze {
     fn drop(&mut self) {
         let mut core = self.engine.core.lock();
         core.space.open_all();
-        core.mover = Mover::Nobody;
+        core.mover = Mover::None;
         self.engine.wake.notify_all();
     }
 }

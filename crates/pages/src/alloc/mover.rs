@@ -8,7 +8,7 @@ use crate::version::map::Root;
 /// The task that moves pages while commits continue; one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mover {
-    Nobody,
+    None,
     /// Garbage collection, which copies what lives in this row just now.
     Collector(Option<u32>),
     /// The file is being made shorter.
@@ -17,7 +17,7 @@ pub(crate) enum Mover {
 
 impl Mover {
     pub(crate) fn is_any(self) -> bool {
-        self != Self::Nobody
+        self != Self::None
     }
 
     /// The row that is being emptied.

@@ -195,7 +195,7 @@ impl Engine {
             self.finish_load(&mut core, load, &copied);
             outcome = self.emptied(copied);
         }
-        self.core.lock().mover = Mover::Nobody;
+        self.core.lock().mover = Mover::None;
         self.wake.notify_all();
         outcome.map(|()| pass.emptied)
     }

@@ -222,7 +222,7 @@ fn the_file_is_bounded_while_the_collection_is_slow() {
             let copied = engine.copy(&load);
             engine.finish_load(&mut engine.core.lock(), load, &copied);
         }
-        engine.core.lock().mover = Mover::Nobody;
+        engine.core.lock().mover = Mover::None;
     }
     assert!(is_all(&store.pin(), |page| model[page as usize]));
     assert!(store.check().unwrap().accounted);
