@@ -2,25 +2,23 @@
 //!
 //! `tests/fixtures` has, for each allocation, a store that was closed and one whose process was
 //! killed with a prepared transaction, under gzip, and in `expected.tsv` what is in them: store,
-//! version, pages, CRC-32C of all pages. A version that changes the format adds files; none is ever
-//! removed or made again.
+//! version, pages, CRC-32C of all pages. A version that changes the format adds a folder; nothing
+//! is ever removed or made again.
 //!
-//! `ESKER_MAKE_FIXTURES=1 cargo test -p esker-pages --test fixtures` writes those that are missing.
+//! `ESKER_MAKE_FIXTURES=1 cargo test -p esker-pages --test fixtures` writes the folder where there
+//! is none.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
+use esker_harness::fixtures;
 use esker_pages::{Allocation, Durability, Options, PageStore, Snapshot};
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
 
 const NAMES: [&str; 2] = ["empty", "half"];
 
@@ -97,18 +95,8 @@ fn described(name: &str, store: &PageStore) -> String {
     text
 }
 
-fn keep(name: &str, bytes: &[u8]) {
-    let file = fs::File::create(folder().join(format!("{name}.gz"))).unwrap();
-    let mut gzip = GzEncoder::new(file, Compression::best());
-    gzip.write_all(bytes).unwrap();
-    gzip.finish().unwrap();
-}
-
-fn load(name: &str) -> Arc<dyn DeviceFile> {
-    let mut bytes = Vec::new();
-    let file = fs::File::open(folder().join(format!("{name}.gz"))).unwrap();
-    GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
-    file_of(&bytes)
+fn path(name: &str) -> PathBuf {
+    folder().join(format!("{name}.gz"))
 }
 
 /// Writes the fixtures of an allocation; returns what is in them.
@@ -122,11 +110,11 @@ fn make(allocation: Allocation) -> String {
     let mut writer = store.begin(&store.pin()).unwrap();
     writer.write(5, 0, b"prepared").unwrap();
     writer.prepare(b"the decision").unwrap();
-    keep(&killed, &bytes_of(&*file));
+    fixtures::write(&path(&killed), &bytes_of(&*file)).unwrap();
     expected += &described(&killed, &store);
     writer.abort();
     store.close().unwrap();
-    keep(&closed, &bytes_of(&*file));
+    fixtures::write(&path(&closed), &bytes_of(&*file)).unwrap();
     expected
 }
 
@@ -141,7 +129,7 @@ fn make_missing() {
 
 /// Opens a store, compares it, decides what is prepared, writes, and opens it again.
 fn assert_opens(name: &str, expected: &str) {
-    let file = load(name);
+    let file = file_of(&fixtures::read(&path(name)).unwrap());
     let store = PageStore::open(Arc::clone(&file), Options::new()).unwrap();
     assert_eq!(described(name, &store), expected);
     let prepared = store.prepared();

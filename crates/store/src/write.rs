@@ -1,6 +1,5 @@
 //! The write path: write blobs → encode → order → log and memtables → visible → wait → maintenance.
-//! Batches and single writes take it unconditionally, transactions on a
-//! [`Condition`].
+//! Batches and single writes take it unconditionally, transactions on a [`Condition`].
 //!
 //! One mutex gives all writes of the store their order. Under it nothing waits for a merge: the log
 //! and the memtables take what they are given, and freezing a memtable, which happens under the

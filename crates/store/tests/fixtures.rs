@@ -12,7 +12,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Read as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,9 +20,7 @@ use std::time::Duration;
 use esker::{Backup, Compression, Db, DbBuilder, Device, IndexKind, KeyspaceOptions, Merge};
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Open, Purpose};
-use flate2::Compression as Level;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
+use esker_harness::fixtures;
 
 /// The format that this version writes.
 const FORMAT: u32 = esker_format::FORMAT_VERSION;
@@ -142,10 +139,7 @@ fn files(device: &MemoryDevice) -> BTreeMap<String, Vec<u8>> {
 fn keep(device: &MemoryDevice, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for (name, bytes) in files(device) {
-        let file = fs::File::create(to.join(format!("{name}.gz"))).unwrap();
-        let mut gzip = GzEncoder::new(file, Level::best());
-        std::io::Write::write_all(&mut gzip, &bytes).unwrap();
-        gzip.finish().unwrap();
+        fixtures::write(&to.join(format!("{name}.gz")), &bytes).unwrap();
     }
 }
 
@@ -154,10 +148,8 @@ fn load(from: &Path) -> MemoryDevice {
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let mut bytes = Vec::new();
-        GzDecoder::new(fs::File::open(&path).unwrap()).read_to_end(&mut bytes).unwrap();
         let file = device.open(&name, Open::CreateNew, Caching::Buffered).unwrap();
-        file.write_at(0, &bytes, Purpose::User).unwrap();
+        file.write_at(0, &fixtures::read(&path).unwrap(), Purpose::User).unwrap();
     }
     device
 }

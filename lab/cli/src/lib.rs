@@ -2,13 +2,15 @@
 //!
 //! The `esker` command mounts them behind its feature `lab`. Reading order: [`demo`] (a real task
 //! from end to end), [`mod@bench`] (the comparisons, with targets), [`lab`] (the experiments of the
-//! papers), `live` (a store at work, drawn on the terminal). What is not here: the measurements
+//! papers), `live` (a store at work, drawn on the terminal), `measuring` (what the commands that
+//! measure have in common). What is not here: the measurements
 //! (`esker-experiments`), failures and output (`esker-terminal`).
 
 pub mod bench;
 pub mod demo;
 pub mod lab;
 mod live;
+mod measuring;
 
 use clap::Subcommand;
 use esker_terminal::exit::Failure;

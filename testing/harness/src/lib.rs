@@ -3,13 +3,15 @@
 //! Reading order: [`violation`] (the promises, by name), [`random`] (numbers from a seed),
 //! [`minimise`] (a failing history made short), [`counts`] (what was done, for the page generated
 //! from it); then [`crash`] (every legal state after a power cut, of whatever is a
-//! [`crash::Subject`]) and [`faults`] (every operation of the device failing).
+//! [`crash::Subject`]), [`faults`] (every operation of the device failing) and [`fixtures`] (files
+//! of earlier versions).
 //!
 //! Nothing here knows what is tested: it sees a device.
 
 pub mod counts;
 pub mod crash;
 pub mod faults;
+pub mod fixtures;
 pub mod minimise;
 pub mod random;
 pub mod violation;

@@ -19,7 +19,7 @@ use esker::{Compaction, CompactionPolicy, IndexKind};
 use esker_experiments::stores::bench::{self, Plan, Program};
 use esker_experiments::stores::child;
 use esker_experiments::stores::rows::Row;
-use esker_experiments::{Arrangement, Error, Name};
+use esker_experiments::{Arrangement, Name};
 use esker_lab_measure::scale::Scale;
 use esker_lab_result::{Findings, Sense, Verdict};
 use esker_terminal::exit::Failure;
@@ -29,6 +29,7 @@ use esker_terminal::signals::Interrupt;
 
 use self::watch::Watcher;
 use crate::live;
+use crate::measuring::{failure, known, write};
 
 pub(crate) const HELP: &str = "\
 Run benchmarks, also of other stores, and compare with targets
@@ -130,10 +131,7 @@ impl From<ScaleName> for Scale {
 }
 
 fn row(name: &str) -> Result<Row, String> {
-    Row::parse(name).ok_or_else(|| {
-        let names: Vec<_> = Row::ALL.iter().map(|row| row.as_str()).collect();
-        format!("rows are {}", names.join(", "))
-    })
+    known(Row::parse(name), "rows", Row::ALL.into_iter().map(Row::as_str))
 }
 
 fn system(name: &str) -> Result<Name, String> {
@@ -217,13 +215,6 @@ fn keep(path: Option<&Path>, found: &mut Findings) -> Result<(), Failure> {
     write(path, found)
 }
 
-/// Writes findings to a file.
-pub(crate) fn write(path: &Path, found: &Findings) -> Result<(), Failure> {
-    let text = found.to_json().map_err(io::Error::from);
-    text.and_then(|text| fs::write(path, text))
-        .map_err(|source| Failure::System { what: "write the measurements", source })
-}
-
 /// The command that measures the same again: its arguments without places of files.
 fn command_line(arguments: impl Iterator<Item = String>) -> String {
     let mut line = "esker".to_owned();
@@ -274,14 +265,6 @@ fn this_program() -> Result<Program, Failure> {
     let path = std::env::current_exe()
         .map_err(|source| Failure::System { what: "find this program's file", source })?;
     Ok(Program { path, arguments: vec!["bench".to_owned(), "--child".to_owned()] })
-}
-
-fn failure(error: Error) -> Failure {
-    match error {
-        Error::Interrupted => Failure::Interrupted,
-        Error::Input(text) => Failure::Input(text),
-        error => Failure::System { what: "measure", source: io::Error::other(error.to_string()) },
-    }
 }
 
 fn print(found: &Findings) -> Result<(), Failure> {

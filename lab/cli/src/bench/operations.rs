@@ -13,7 +13,8 @@ use esker_terminal::output::Output;
 use esker_terminal::signals::Interrupt;
 use esker_terminal::table::Table;
 
-use super::{failure, folder, keep, verdict};
+use super::{folder, keep, verdict};
+use crate::measuring::{failure, known};
 
 /// What can be typed after `bench operations`.
 #[derive(Debug, Args)]
@@ -46,10 +47,7 @@ pub(crate) struct Operations {
 }
 
 fn case(name: &str) -> Result<Case, String> {
-    Case::parse(name).ok_or_else(|| {
-        let names: Vec<_> = Case::ALL.into_iter().map(Case::as_str).collect();
-        format!("cases are {}", names.join(", "))
-    })
+    known(Case::parse(name), "cases", Case::ALL.into_iter().map(Case::as_str))
 }
 
 pub(super) fn run(args: &Operations) -> Result<(), Failure> {

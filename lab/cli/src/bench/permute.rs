@@ -10,7 +10,8 @@ use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::signals::Interrupt;
 
-use super::{failure, folder, keep};
+use super::{folder, keep};
+use crate::measuring::{failure, known};
 
 /// What can be typed after `bench permute`.
 #[derive(Debug, Args)]
@@ -38,17 +39,11 @@ pub(crate) struct Permute {
 }
 
 fn case(name: &str) -> Result<Case, String> {
-    Case::parse(name).ok_or_else(|| {
-        let names: Vec<_> = cases::ALL.iter().map(|case| case.name).collect();
-        format!("cases are {}", names.join(", "))
-    })
+    known(Case::parse(name), "cases", cases::ALL.iter().map(|case| case.name))
 }
 
 fn system(name: &str) -> Result<System, String> {
-    System::parse(name).ok_or_else(|| {
-        let names: Vec<_> = System::ALL.into_iter().map(System::as_str).collect();
-        format!("systems are {}", names.join(", "))
-    })
+    known(System::parse(name), "systems", System::ALL.into_iter().map(System::as_str))
 }
 
 pub(super) fn run(args: &Permute) -> Result<(), Failure> {

@@ -16,7 +16,8 @@ use esker_terminal::signals::Interrupt;
 use esker_terminal::table::Table;
 use indicatif::ProgressBar;
 
-use super::{failure, folder, keep, verdict};
+use super::{folder, keep, verdict};
+use crate::measuring::{failure, known};
 
 pub(super) const HELP: &str = "\
 Measure SQLite over the page store, compared with SQLite's own journal modes
@@ -112,10 +113,7 @@ enum ScaleName {
 }
 
 fn mode(name: &str) -> Result<Mode, String> {
-    Mode::parse(name).ok_or_else(|| {
-        let names: Vec<_> = Mode::ALL.into_iter().map(Mode::as_str).collect();
-        format!("modes are {}", names.join(", "))
-    })
+    known(Mode::parse(name), "modes", Mode::ALL.into_iter().map(Mode::as_str))
 }
 
 pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {

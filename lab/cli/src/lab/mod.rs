@@ -4,11 +4,10 @@
 
 mod table;
 
-use std::io::{self, Write, stderr};
+use std::io::{Write, stderr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use esker_experiments::Error;
 use esker_experiments::catalog::{self, EXPERIMENTS};
 use esker_experiments::experiment::{Experiment, Watch};
 use esker_lab_measure::scale::Scale;
@@ -17,7 +16,7 @@ use esker_terminal::output::Output;
 use esker_terminal::signals::Interrupt;
 use esker_terminal::table::Table;
 
-use crate::bench;
+use crate::measuring::{failure, known, write};
 
 /// What can be typed after `lab`.
 #[derive(Debug, Args)]
@@ -69,10 +68,7 @@ impl From<ScaleName> for Scale {
 }
 
 fn experiment(name: &str) -> Result<Experiment, String> {
-    catalog::named(name).ok_or_else(|| {
-        let names: Vec<_> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-        format!("experiments are {}", names.join(", "))
-    })
+    known(catalog::named(name), "experiments", EXPERIMENTS.iter().map(|one| one.name))
 }
 
 pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
@@ -100,7 +96,7 @@ fn measure(args: &Run) -> Result<(), Failure> {
     let mut watcher = Watcher { interrupt: Interrupt::install()? };
     let findings = args.experiment.find(args.scale.into(), &mut watcher).map_err(failure)?;
     if let Some(path) = &args.json {
-        bench::write(path, &findings)?;
+        write(path, &findings)?;
     }
     let mut output = Output::new();
     output.bytes(table::text(&args.experiment, &findings).as_bytes())?;
@@ -119,13 +115,5 @@ impl Watch for Watcher {
 
     fn is_interrupted(&self) -> bool {
         self.interrupt.requested()
-    }
-}
-
-fn failure(error: Error) -> Failure {
-    match error {
-        Error::Interrupted => Failure::Interrupted,
-        Error::Input(text) => Failure::Input(text),
-        error => Failure::System { what: "measure", source: io::Error::other(error.to_string()) },
     }
 }
