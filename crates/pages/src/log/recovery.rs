@@ -24,7 +24,7 @@ use crate::log::record::Record;
 use crate::log::scan::{Scan, scan};
 use crate::log::superblock::Superblock;
 use crate::media::Media;
-use crate::place::Sector;
+use crate::place::{SECTOR_BYTES, Sector};
 use crate::planted::{self, Bug};
 use crate::version::map::{Map, Root};
 use crate::version::mapping::Mapping;
@@ -46,14 +46,11 @@ pub(super) fn recover(
     allocation: &dyn Allocation,
     is_read_only: bool,
 ) -> Result<(Recovered, bool)> {
-    let segments = media.bytes()? / u64::from(block.segment_bytes);
-    let too_long = || invalid::<u32>("the file is longer than 2 TiB: it cannot be opened");
-    let segments = u32::try_from(segments).or_else(|_| too_long())?;
-    let space = Space::new(block.segment_bytes, segments);
-    if segments > (u32::MAX / (block.segment_bytes / 512)) {
-        too_long()?;
-    }
-    let mut loader = Loader::new(media, space);
+    // Before anything is allocated for them.
+    let Some(segments) = segments_in(media.bytes()?, block.segment_bytes) else {
+        return invalid("the file is longer than 2 TiB: it cannot be opened");
+    };
+    let mut loader = Loader::new(media, Space::new(block.segment_bytes, segments));
     let roots = loader.roots(block)?;
     let (space, releases) = loader.into_parts();
     let mut scan = scan(media, block)?;
@@ -73,6 +70,12 @@ pub(super) fn recover(
     core.log.bytes = if found { log_bytes } else { 0 };
     core.roots = roots.into_iter().map(|(_, root)| root).collect();
     Ok((Recovered { versions, releases, core }, found))
+}
+
+/// The segments in a file of this length; `None` where addresses do not reach all of them.
+fn segments_in(bytes: u64, segment_bytes: u32) -> Option<u32> {
+    let segments = u32::try_from(bytes / u64::from(segment_bytes)).ok()?;
+    (segments <= u32::MAX / (segment_bytes / SECTOR_BYTES as u32)).then_some(segments)
 }
 
 /// Builds up the state of a store.

@@ -155,6 +155,16 @@ fn use_it(bytes: &[u8]) -> Result<()> {
 }
 
 #[test]
+fn a_file_has_no_more_segments_than_addresses_reach() {
+    const TIB: u64 = 1 << 40;
+    assert_eq!(segments_in(5 * 16_384 + 1, SEGMENT), Some(5));
+    assert_eq!(segments_in(2 * TIB - 1, SEGMENT), Some((1 << 27) - 1));
+    for bytes in [2 * TIB, 3 * TIB, 1 << 62, u64::MAX] {
+        assert_eq!(segments_in(bytes, SEGMENT), None, "{bytes}");
+    }
+}
+
+#[test]
 fn the_specimen_is_whole() {
     use_it(&bytes()).unwrap();
 }
