@@ -23,6 +23,7 @@ pub mod error;
 pub mod fence;
 pub mod filter;
 pub mod frame;
+pub mod history;
 pub mod ids;
 pub mod key;
 pub mod log_record;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use crate::block::Codec;
 use crate::bytes::{Reader, put_byte_string, put_varint};
 use crate::error::{DecodeError, Result};
+use crate::history::HistoryMeta;
 use crate::ids::{Generation, KeyspaceId, SegmentId, Seq};
 use crate::meta::IndexMeta;
 use crate::ptr::{Extent, decode_extents, encode_extents};
@@ -39,6 +40,7 @@ const TAG_NEXT_KEYSPACE: u8 = 8;
 const TAG_KEYSPACE_CODEC: u8 = 9;
 const TAG_KEYSPACE_OPERATOR: u8 = 10;
 const TAG_VALUES: u8 = 11;
+const TAG_KEYSPACE_HISTORY: u8 = 12;
 
 /// A log segment in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,13 @@ pub enum Edit {
         id: KeyspaceId,
         /// The name, with the bounds of a keyspace's.
         name: String,
+    },
+    /// A keyspace keeps history, permanently.
+    KeyspaceHistory {
+        /// The keyspace.
+        id: KeyspaceId,
+        /// Its history.
+        history: HistoryMeta,
     },
     /// A keyspace ends.
     KeyspaceDrop {
@@ -199,6 +208,11 @@ impl Edit {
                 put_byte_string(out, name.as_bytes());
                 TAG_KEYSPACE_OPERATOR
             }
+            Self::KeyspaceHistory { id, history } => {
+                put_varint(out, id.0.into());
+                history.encode(out);
+                TAG_KEYSPACE_HISTORY
+            }
             Self::Index { id, index } => {
                 put_varint(out, id.0.into());
                 index.encode(out);
@@ -245,6 +259,10 @@ impl Edit {
             TAG_KEYSPACE_OPERATOR => {
                 Self::KeyspaceOperator { id: keyspace_id(reader)?, name: name(reader)? }
             }
+            TAG_KEYSPACE_HISTORY => Self::KeyspaceHistory {
+                id: keyspace_id(reader)?,
+                history: HistoryMeta::decode(reader)?,
+            },
             TAG_INDEX => {
                 let id = keyspace_id(reader)?;
                 Self::Index { id, index: Arc::new(IndexMeta::decode(reader)?) }

@@ -55,13 +55,16 @@ pub const FEATURE_REMOVED_RANGES: u32 = 1 << 4;
 pub const FEATURE_OPERANDS: u32 = 1 << 6;
 /// Required feature: there may be keyspaces whose index is an LSM index.
 pub const FEATURE_LSM: u32 = 1 << 7;
+/// Required feature: there may be keyspaces that keep history.
+pub const FEATURE_HISTORY: u32 = 1 << 8;
 /// Required features that this build knows.
 pub(crate) const KNOWN_FEATURES: u32 = FEATURE_EXPIRY
     | FEATURE_REMOVED_RANGES
     | FEATURE_LARGE_VALUES
     | FEATURE_COMPRESSION
     | FEATURE_OPERANDS
-    | FEATURE_LSM;
+    | FEATURE_LSM
+    | FEATURE_HISTORY;
 
 /// The contents of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

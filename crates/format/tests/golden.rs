@@ -16,6 +16,7 @@ use esker_format::entry::{Entry, Payload};
 use esker_format::fence::Fence;
 use esker_format::filter;
 use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal, encode_frame};
+use esker_format::history::{HistoryMeta, MILLIONTHS, Retention};
 use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, StoreId};
 use esker_format::log_record::{BatchBuilder, LogOp, SegmentHeader, decode_ops};
 use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, RecordBody, SegmentRef};
@@ -457,6 +458,14 @@ fn edits() -> Vec<Edit> {
         Edit::NextKeyspace { id: KeyspaceId(4) },
         Edit::KeyspaceCodec { id, codec: Codec::Lz4 },
         Edit::KeyspaceOperator { id, name: "esker.add".to_string() },
+        Edit::KeyspaceHistory {
+            id: KeyspaceId(1),
+            history: HistoryMeta {
+                retention: Retention::All,
+                share_millionths: MILLIONTHS,
+                from: Seq(900),
+            },
+        },
     ]
 }
 

@@ -2,6 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::history::{MILLIONTHS, Retention};
 use crate::meta::Shape;
 
 fn segment() -> impl Strategy<Value = SegmentRef> {
@@ -44,6 +45,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         }),
         (keyspace(), "[a-zé\u{4e00}]{1,80}")
             .prop_map(|(id, name)| Edit::KeyspaceOperator { id, name }),
+        (keyspace(), history()).prop_map(|(id, history)| Edit::KeyspaceHistory { id, history }),
         segment().prop_map(Edit::SegmentAdd),
         (any::<u64>(), any::<u64>())
             .prop_map(|(id, end)| Edit::SegmentClose { id: SegmentId(id), end_seq: Seq(end) }),
@@ -51,6 +53,14 @@ fn edit() -> impl Strategy<Value = Edit> {
         any::<u64>().prop_map(|seq| Edit::CleanClose { seq: Seq(seq) }),
         keyspace().prop_map(|id| Edit::NextKeyspace { id }),
     ]
+}
+
+fn history() -> impl Strategy<Value = HistoryMeta> {
+    (1..=MILLIONTHS, any::<u64>()).prop_map(|(share_millionths, from)| HistoryMeta {
+        retention: Retention::All,
+        share_millionths,
+        from: Seq(from),
+    })
 }
 
 proptest! {
@@ -94,6 +104,21 @@ fn bytes_behind_an_edit_or_a_record_are_refused_where_they_begin() {
     assert_eq!(error.offset, 4);
     let error = RecordBody::decode(&[0, TAG_CLEAN_CLOSE, 1, 4, 4], 1).unwrap_err();
     assert_eq!(error.offset, 4);
+}
+
+#[test]
+fn history_has_bounds() {
+    let id = KeyspaceId(1);
+    let decode = |payload: &[u8]| {
+        let body = [&[0, TAG_KEYSPACE_HISTORY, payload.len() as u8], payload].concat();
+        RecordBody::decode(&body, 1).map(|record| record.edits)
+    };
+    let history = HistoryMeta { retention: Retention::All, share_millionths: 1, from: Seq(5) };
+    assert_eq!(decode(&[1, 0, 0, 1, 5]).unwrap(), [Edit::KeyspaceHistory { id, history }]);
+    assert!(decode(&[1, 0, 7, 1, 5]).is_err(), "an amount");
+    assert!(decode(&[1, 9, 0, 1, 5]).unwrap_err().what.contains("newer esker"));
+    assert!(decode(&[1, 0, 0, 0, 5]).is_err(), "a share of nothing");
+    assert!(decode(&[1, 0, 0, 0xc1, 0x84, 0x3d, 5]).is_err(), "more than all");
 }
 
 #[test]

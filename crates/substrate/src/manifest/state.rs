@@ -5,6 +5,7 @@
 //! Invariant: all segments but the newest are closed.
 //! Invariant: no blob's space is taken twice, or freed without being taken.
 //! Invariant: a keyspace's merge operator is named once, and never another one.
+//! Invariant: a keyspace that keeps history has no merge operator, and keeps it for ever.
 //! Invariant: `to_edits` applied to an empty state, with this state's numbers, gives this state.
 //! Invariant: `names` and `files` are those of the keyspaces and segments, so that an edit costs
 //! the logarithm of their number.
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use esker_format::block::Codec;
+use esker_format::history::HistoryMeta;
 use esker_format::ids::{Generation, KeyspaceId, SegmentId, Seq};
 use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef, keyspace_name_is_valid};
 use esker_format::meta::IndexMeta;
@@ -32,6 +34,8 @@ pub struct KeyspaceState {
     pub codec: Codec,
     /// The name of its merge operator, if it has one.
     pub operator: Option<String>,
+    /// Its history, if it keeps any.
+    pub history: Option<HistoryMeta>,
     /// Its index.
     pub index: Arc<IndexMeta>,
     /// Space of blobs that its levels refer to.
@@ -139,7 +143,8 @@ impl ManifestState {
             Edit::OwnedSpace { .. }
             | Edit::KeyspaceCreate { .. }
             | Edit::KeyspaceCodec { .. }
-            | Edit::KeyspaceOperator { .. } => (bytes(edit), 0),
+            | Edit::KeyspaceOperator { .. }
+            | Edit::KeyspaceHistory { .. } => (bytes(edit), 0),
             Edit::SegmentAdd(_)
             | Edit::SegmentClose { .. }
             | Edit::SegmentRemove { .. }
@@ -162,6 +167,7 @@ impl ManifestState {
                 None => Err("chooses a codec for a keyspace that does not exist"),
             },
             Edit::KeyspaceOperator { id, name } => self.name_operator(*id, name),
+            Edit::KeyspaceHistory { id, history } => self.keep_history(*id, *history),
             Edit::KeyspaceDrop { id } => match self.keyspaces.remove(id) {
                 Some(dropped) => {
                     self.names.remove(&dropped.name);
@@ -212,8 +218,15 @@ impl ManifestState {
         let index = Arc::new(IndexMeta::default());
         let (name, codec) = (name.to_string(), Codec::None);
         let values = Arc::default();
-        let operator = None;
-        let keyspace = KeyspaceState { name, memtable_bytes, codec, operator, index, values };
+        let keyspace = KeyspaceState {
+            name,
+            memtable_bytes,
+            codec,
+            operator: None,
+            history: None,
+            index,
+            values,
+        };
         self.keyspaces.insert(id, keyspace);
         Ok(())
     }
@@ -236,7 +249,23 @@ impl ManifestState {
         if keyspace.operator.as_deref().is_some_and(|old| old != name) {
             return Err("names another merge operator than a keyspace has");
         }
+        if keyspace.history.is_some() {
+            return Err("names the merge operator of a keyspace with history");
+        }
         keyspace.operator = Some(name.to_string());
+        Ok(())
+    }
+
+    fn keep_history(&mut self, id: KeyspaceId, history: HistoryMeta) -> Result<(), Misfit> {
+        let keyspace =
+            self.keyspaces.get_mut(&id).ok_or("keeps history of a keyspace that does not exist")?;
+        if keyspace.operator.is_some() {
+            return Err("keeps history of a keyspace with a merge operator");
+        }
+        if keyspace.history.is_some_and(|old| old != history) {
+            return Err("keeps another history than a keyspace has");
+        }
+        keyspace.history = Some(history);
         Ok(())
     }
 
@@ -320,6 +349,9 @@ impl ManifestState {
             if let Some(name) = &keyspace.operator {
                 edits.push(Edit::KeyspaceOperator { id: *id, name: name.clone() });
             }
+            if let Some(history) = keyspace.history {
+                edits.push(Edit::KeyspaceHistory { id: *id, history });
+            }
             edits.push(Edit::Index { id: *id, index: Arc::clone(&keyspace.index) });
             if !keyspace.values.is_empty() {
                 let taken = keyspace.values.runs().collect();
@@ -335,6 +367,7 @@ impl ManifestState {
 
 #[cfg(test)]
 mod tests {
+    use esker_format::history::{MILLIONTHS, Retention};
     use proptest::prelude::*;
 
     use super::*;
@@ -375,6 +408,14 @@ mod tests {
             }),
             (1u32..20, "[ab]")
                 .prop_map(|(id, name)| Edit::KeyspaceOperator { id: KeyspaceId(id), name }),
+            (1u32..20, 0u64..9).prop_map(|(id, from)| Edit::KeyspaceHistory {
+                id: KeyspaceId(id),
+                history: HistoryMeta {
+                    retention: Retention::All,
+                    share_millionths: MILLIONTHS,
+                    from: Seq(from),
+                },
+            }),
             (1u32..20, 0u64..9).prop_map(move |(id, flushed)| Edit::Index {
                 id: KeyspaceId(id),
                 index: Arc::new(index(flushed))
