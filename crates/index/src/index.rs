@@ -105,6 +105,9 @@ pub struct Index {
     /// Bytes of payload in a fixed amount of memtable memory (see `due`); 0 until one has been
     /// measured.
     pub(super) payload_share: AtomicU64,
+    /// The first version that stays readable, where the keyspace keeps history: merges drop none
+    /// above it.
+    pub(super) history_from: Option<Seq>,
     /// The keyspace's merge operator.
     pub(super) operator: Swap<Operator>,
     /// The log's entries for a merge that a crash interrupted, until it resumes.
@@ -171,6 +174,7 @@ impl Index {
             flushing: false.into(),
             retiring: false.into(),
             payload_share: 0.into(),
+            history_from: options.history_from,
             operator: Swap::new(Arc::default()),
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),
@@ -327,6 +331,7 @@ impl Index {
         if self.is_merging() || self.is_flushing() || self.memtable_entries() > 0 {
             return false;
         }
+        let may_change = may_change && !self.keeps_history();
         self.kind.is_fully_compacted(self.context(), &self.meta(), may_change)
     }
 
@@ -370,7 +375,18 @@ impl Index {
     /// live.
     pub fn has_garbage(&self) -> bool {
         let kept = self.still_kept();
-        self.flushed.lock().tombstones > kept.count || self.removals() > kept.removals
+        let has_tombstones = self.flushed.lock().tombstones > kept.count;
+        (has_tombstones && !self.keeps_history()) || self.removals() > kept.removals
+    }
+
+    /// The first version that stays readable, where the keyspace keeps history.
+    pub const fn history_from(&self) -> Option<Seq> {
+        self.history_from
+    }
+
+    /// Whether merges keep every version.
+    pub const fn keeps_history(&self) -> bool {
+        self.history_from.is_some()
     }
 
     /// Whether all space that merges freed is available again.

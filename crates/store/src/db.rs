@@ -4,13 +4,15 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use esker_device::Device;
 use esker_format::KEYSPACE_NAME_BYTES_MAX;
 use esker_format::block::Codec;
+use esker_format::ids::Seq;
 use esker_format::manifest_edit::{Edit, keyspace_name_is_valid};
-use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_LSM, FEATURE_OPERANDS};
-use esker_index::{Index, IndexKind, Options};
+use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_OPERANDS};
+use esker_index::IndexKind;
 use esker_substrate::sync::atomic::Ordering;
 
 use crate::backup::{self, BackupProgress, BackupReport};
@@ -19,14 +21,17 @@ use crate::builder::DbBuilder;
 use crate::check::{self, CheckReport};
 use crate::dropping;
 use crate::error::{Error, Result};
+use crate::history::History;
 use crate::keyspace::Keyspace;
 use crate::maintenance;
+use crate::new_keyspace::{NewKeyspace, require};
 use crate::options::{Chosen, Compression, KeyspaceOptions};
 use crate::reclaim;
-use crate::shared::{Core, IndexOptions, Shared};
+use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::stats::{self, Stats};
+use crate::times::{self, Times};
 use crate::transaction::Transaction;
 use crate::transaction::turn::Turn;
 use crate::writer_lock::Asked;
@@ -76,8 +81,8 @@ impl Db {
     /// without control characters.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name or option out of bounds, and for another merge operator or
-    /// kind of index than that of the keyspace; those of a write.
+    /// [`Error::Invalid`] for a name or option out of bounds, for another merge operator or kind of
+    /// index than that of the keyspace, and for history of a keyspace without; those of a write.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         validate_name(name)?;
         options.validate()?;
@@ -93,6 +98,7 @@ impl Db {
         if let Some(slot) = self.slot(name) {
             // First, because they may be refused: nothing has been changed then.
             check_index(&slot, options.index)?;
+            check_history(&slot, options.history)?;
             self.choose_operator(&slot, options.merge.as_ref())?;
             if let Some(bytes) = options.memtable_bytes {
                 slot.tree()?.set_memtable_bytes_max(bytes);
@@ -103,6 +109,7 @@ impl Db {
         let slot = self.create_keyspace(name, options)?;
         // Another thread may have created it with other options.
         check_index(&slot, options.index)?;
+        check_history(&slot, options.history)?;
         self.choose_operator(&slot, options.merge.as_ref())?;
         Ok(slot)
     }
@@ -122,7 +129,8 @@ impl Db {
     /// [`Error::Closed`].
     pub fn keyspaces(&self) -> Result<Vec<String>> {
         let _open = self.shared.enter()?;
-        Ok(self.shared.keyspaces.read().keys().cloned().collect())
+        let registry = self.shared.keyspaces.read();
+        Ok(registry.keys().filter(|name| !is_reserved(name)).cloned().collect())
     }
 
     /// Drops the keyspace `name` with everything in it: one durable manifest record. Its space can
@@ -134,7 +142,8 @@ impl Db {
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         let _open = self.shared.enter()?;
         let mut registry = self.shared.keyspaces.write();
-        let Some(slot) = registry.get(name).cloned() else { return Ok(false) };
+        let found = registry.get(name).filter(|_| !is_reserved(name));
+        let Some(slot) = found.cloned() else { return Ok(false) };
         dropping::drop_tree(&self.shared, &slot)?;
         registry.remove(name);
         Ok(true)
@@ -332,6 +341,26 @@ impl Db {
         self.shared.log.durable_seq().0
     }
 
+    /// The newest version: the number of the last commit, as
+    /// [`Keyspace::at`](crate::Keyspace::at) takes it.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.visible_seq()
+    }
+
+    /// The time at which `version` was committed, to the millisecond: that of the last commit to a
+    /// keyspace with history up to it. `None` before the first one. It does not fall with growing
+    /// versions, even if the clock has been set back. Costs a lookup.
+    ///
+    /// # Errors
+    /// Those of a read.
+    pub fn time_of(&self, version: u64) -> Result<Option<SystemTime>> {
+        let _open = self.shared.enter()?;
+        let Some(times) = self.shared.times.get() else { return Ok(None) };
+        let version = Seq(version).min(self.shared.snapshots().visible());
+        Ok(times.of(version)?.and_then(times::system_time))
+    }
+
     /// The newest sequence number that reads see.
     #[must_use]
     pub fn visible_seq(&self) -> u64 {
@@ -384,7 +413,7 @@ impl Db {
     }
 
     fn slot(&self, name: &str) -> Option<Arc<Slot>> {
-        self.shared.keyspaces.read().get(name).cloned()
+        self.shared.keyspaces.read().get(name).filter(|_| !is_reserved(name)).cloned()
     }
 
     fn handle(&self, slot: Arc<Slot>) -> Keyspace {
@@ -416,6 +445,11 @@ impl Db {
         // One after the other, so that what the tree has is what the manifest says.
         let _registry = self.shared.keyspaces.write();
         let tree = slot.tree()?;
+        if tree.keeps_history() {
+            let name = &slot.name;
+            let what = format!("keyspace {name} keeps history, and has no merge operator");
+            return Err(Error::invalid(what));
+        }
         match &tree.operator().name {
             Some(name) if *name == asked.name => {}
             Some(name) => {
@@ -442,36 +476,30 @@ impl Db {
             return Ok(Arc::clone(slot));
         }
         shared.poison.check()?;
-        let id = shared.manifest.state().next_keyspace;
-        let memtable_bytes = options.memtable_bytes;
-        let name = name.to_string();
-        let codec = options.compression.unwrap_or_default().codec();
-        let mut edits = vec![Edit::KeyspaceCreate { id, name: name.clone(), memtable_bytes }];
-        if codec != Codec::None {
-            require(shared, FEATURE_COMPRESSION)?;
-            edits.push(Edit::KeyspaceCodec { id, codec });
+        if options.history.is_some() {
+            // Or a power cut could take numbers back that the record says are before the history.
+            shared.log.sync_to(shared.log.last_seq())?;
         }
-        let index = esker_index::empty(options.index.unwrap_or_default());
-        if index.lsm().is_some() {
-            require(shared, FEATURE_LSM)?;
-            edits.push(Edit::Index { id, index: Arc::new(index.clone()) });
+        let mut new = Vec::new();
+        let of_times = KeyspaceOptions::default().history(History::All);
+        if options.history.is_some() && shared.times.get().is_none() {
+            new.push(NewKeyspace::plan(shared, 0, times::NAME, &of_times)?);
         }
-        if let Some(asked) = &options.merge {
-            require(shared, FEATURE_OPERANDS)?;
-            edits.push(Edit::KeyspaceOperator { id, name: asked.name.to_string() });
-        }
+        new.push(NewKeyspace::plan(shared, new.len() as u32, name, options)?);
+        let edits: Vec<Edit> = new.iter().flat_map(NewKeyspace::edits).collect();
         shared.commit_edits(&edits)?;
-        let memtable_bytes_max = memtable_bytes.unwrap_or(shared.limits.memtables_bytes);
-        let env = Arc::clone(&shared.env);
-        let IndexOptions { scheme, sizes, compaction } = shared.options;
-        let index_options = Options { memtable_bytes_max, scheme, sizes, codec, compaction };
-        let tree = Index::open(env, id, index, index_options);
-        if let Some(asked) = &options.merge {
-            tree.set_operator(asked.of(&name));
+        let mut slot = None;
+        for keyspace in new {
+            let opened = keyspace.open(shared);
+            registry.insert(opened.name.clone(), Arc::clone(&opened));
+            if opened.name == times::NAME {
+                let times = Times::open(Arc::clone(&opened), shared.snapshots().visible());
+                // Only here it is set, under the lock of the registry.
+                let _set = shared.times.set(times);
+            }
+            slot = Some(opened);
         }
-        let slot = Arc::new(Slot::new(id, name.clone(), tree));
-        registry.insert(name, Arc::clone(&slot));
-        Ok(slot)
+        slot.ok_or_else(|| Error::invalid("no keyspace was created"))
     }
 }
 
@@ -484,11 +512,6 @@ impl fmt::Debug for Db {
             .field("visible_seq", &self.visible_seq())
             .finish_non_exhaustive()
     }
-}
-
-/// Older versions are refused before there is anything to refuse them for.
-fn require(shared: &Core, features: u32) -> Result<()> {
-    if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
 }
 
 /// An operation on all keyspaces skips one that is dropped meanwhile.
@@ -510,7 +533,26 @@ fn check_index(slot: &Slot, asked: Option<IndexKind>) -> Result<()> {
     Err(Error::invalid(format!("keyspace {name} has an index of kind {has}, and not {asked}")))
 }
 
+/// History begins with a keyspace.
+fn check_history(slot: &Slot, asked: Option<History>) -> Result<()> {
+    if asked.is_none() || slot.tree()?.keeps_history() {
+        return Ok(());
+    }
+    let name = &slot.name;
+    Err(Error::invalid(format!("keyspace {name} was created without history")))
+}
+
+/// Whether a keyspace is Esker's own.
+fn is_reserved(name: &str) -> bool {
+    name.starts_with(times::RESERVED)
+}
+
 fn validate_name(name: &str) -> Result<()> {
+    if is_reserved(name) {
+        let reserved = times::RESERVED;
+        let what = format!("names of keyspaces that begin with {reserved} are Esker's own");
+        return Err(Error::invalid(what));
+    }
     if keyspace_name_is_valid(name) {
         return Ok(());
     }

@@ -3,21 +3,24 @@
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker_device::Device;
 use esker_format::action::WriteOp;
 use esker_format::data::Data;
 
+use crate::changes::Changes;
 use crate::error::{Error, Result};
 use crate::large::{self, ValueReader, ValueWriter};
 use crate::limits::validate_key;
 use crate::maintenance;
 use crate::options::Durability;
+use crate::past::{Past, oldest_version};
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
 use crate::shared::Shared;
 use crate::slot::Slot;
+use crate::times;
 use crate::write;
 use crate::write_request::Write;
 
@@ -279,7 +282,7 @@ impl Keyspace {
     /// Those of [`get`](Self::get).
     pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         let snapshot = self.shared.register()?;
-        large::reader(&self.shared, &self.slot, key.as_ref(), snapshot)
+        large::reader(&self.shared, &self.slot, key.as_ref(), snapshot.into())
     }
 
     /// A writer for a value of `key` as a stream. The value becomes visible when the writer is
@@ -315,7 +318,7 @@ impl Keyspace {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let snapshot = self.shared.register()?;
-        read::multi_get(&self.shared, &self.slot, keys, &snapshot)
+        read::multi_get(&self.shared, &self.slot, keys, snapshot.at())
     }
 
     /// The entry with the smallest key.
@@ -359,9 +362,69 @@ impl Keyspace {
         self.scan(Interval::prefix(prefix.as_ref()))?.checked()
     }
 
+    /// The keyspace as it was at `version`: after the commit of that number and before the next
+    /// one. [`Db::version`](crate::Db::version) and [`Batch::commit`](crate::Batch::commit) return
+    /// versions. No I/O.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let folder = std::env::temp_dir().join(format!("esker-doc-at-{}", std::process::id()));
+    /// # let db = esker::Db::open(&folder)?;
+    /// use esker::{History, KeyspaceOptions};
+    /// let options = KeyspaceOptions::default().history(History::All);
+    /// let prices = db.keyspace("prices", options)?;
+    /// prices.insert("tea", "3.20")?;
+    /// let before = db.version();
+    /// prices.insert("tea", "3.60")?;
+    /// prices.remove("tea")?;
+    /// assert_eq!(prices.at(before)?.get("tea")?, Some(b"3.20".to_vec()));
+    /// assert_eq!(prices.history("tea")?.count(), 3);
+    /// # db.close()?;
+    /// # let _ = std::fs::remove_dir_all(&folder);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for a keyspace without
+    /// [history](crate::KeyspaceOptions::history), and for a version from before it began or of the
+    /// future; [`NoKeyspace`](crate::Error::NoKeyspace), [`Closed`](crate::Error::Closed).
+    pub fn at(&self, version: u64) -> Result<Past> {
+        Past::new(&self.shared, &self.slot, version)
+    }
+
+    /// The keyspace as it was at `time`: after the last commit up to then, to the millisecond.
+    /// Costs a few lookups, which grow with the logarithm of the number of versions.
+    ///
+    /// # Errors
+    /// Those of [`at`](Self::at): a time before the keyspace was created is before its history,
+    /// unless nothing was committed in the store then.
+    pub fn at_time(&self, time: SystemTime) -> Result<Past> {
+        let version = {
+            let _open = self.shared.enter()?;
+            oldest_version(&self.slot)?;
+            let newest = self.shared.snapshots().visible();
+            let times = self.shared.times.get();
+            times.map_or(Ok(newest), |times| times.version(times::moment(time), newest))?
+        };
+        self.at(version.0)
+    }
+
+    /// The changes of `key`, newest first. A removal of an absent key is no change. Each step costs
+    /// what [`get`](Self::get) costs; versions of a key are next to each other, so that most steps
+    /// find their block in the cache.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for a key too long, and for a keyspace without
+    /// [history](crate::KeyspaceOptions::history); those of [`get`](Self::get).
+    pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Changes> {
+        let newest = self.shared.snapshots().visible();
+        Changes::new(&self.shared, &self.slot, key.as_ref(), newest)
+    }
+
     fn scan(&self, interval: Interval) -> Result<Range> {
         let snapshot = self.shared.register()?;
-        Ok(Range::new(Arc::clone(&self.shared), Arc::clone(&self.slot), snapshot, interval))
+        Ok(Range::new(Arc::clone(&self.shared), Arc::clone(&self.slot), snapshot.into(), interval))
     }
 
     /// Writes this keyspace's memtable to the data file.

@@ -36,6 +36,7 @@ pub use writer::ValueWriter;
 use crate::error::{Error, Result};
 use crate::operands;
 use crate::options::Durability;
+use crate::read_point::ReadPoint;
 use crate::room;
 use crate::shared::Core;
 use crate::slot::Slot;
@@ -243,23 +244,23 @@ pub(crate) fn claim_logged(shared: &Core) -> Result<()> {
     Ok(())
 }
 
-/// A reader of the value of `key` at a registered moment.
+/// A reader of the value of `key` at a moment whose versions stay.
 pub(crate) fn reader(
     shared: &Arc<crate::shared::Shared>,
     slot: &Arc<Slot>,
     key: &[u8],
-    snapshot: esker_substrate::snapshots::SnapshotGuard,
+    point: ReadPoint,
 ) -> Result<Option<ValueReader>> {
     crate::limits::validate_key(key)?;
     let found = {
         let _open = shared.enter()?;
-        match slot.read(|tree| tree.get_at(key, snapshot.at()))?? {
+        match slot.read(|tree| tree.get_at(key, point.at()))?? {
             Some(value @ Value::Operand(_)) => {
                 Some(Value::Inline(fetch(shared, slot, key, value)?))
             }
             found => found,
         }
     };
-    let reader = |value| ValueReader::new(Arc::clone(shared), Arc::clone(slot), snapshot, value);
+    let reader = |value| ValueReader::new(Arc::clone(shared), Arc::clone(slot), point, value);
     found.map(reader).transpose()
 }

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use esker_device::count::CountingDevice;
 use esker_device::file::FileDevice;
@@ -33,7 +33,7 @@ use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part};
 use esker_substrate::clock::Clock;
 use esker_substrate::fault::FaultPoints;
-use esker_substrate::log::{Log, LogOptions};
+use esker_substrate::log::{Log, LogOptions, Place};
 use esker_substrate::manifest::{
     self, KeyspaceState, Manifest, ManifestOptions, ManifestState, Presence,
 };
@@ -56,6 +56,7 @@ use crate::options::{Settings, require_codec};
 use crate::shared::{Core, IndexOptions, Phase, Shared};
 use crate::slot::Slot;
 use crate::stall_stats::Waits;
+use crate::times::{self, Times};
 use crate::work_queue::{Mode, WorkQueue};
 use crate::writer_lock::Turns;
 
@@ -113,10 +114,19 @@ pub(crate) fn open(
     let shared = base.assemble(counting, lock, (manifest, blocks, clock), settings)?;
     let shared = Arc::new(shared);
     replay(&shared)?;
+    open_times(&shared);
     maintenance::resume(&shared);
     *shared.gate.write() = Phase::Open;
     background::start(&shared).map_err(|error| Error::invalid(format!("no threads: {error}")))?;
     Ok(Arc::new(Shared::new(shared)))
+}
+
+/// Finds the times of versions, where a keyspace keeps history.
+fn open_times(shared: &Core) {
+    let slot = shared.keyspaces.read().get(times::NAME).cloned();
+    if let Some(slot) = slot {
+        let _set = shared.times.set(Times::open(slot, shared.snapshots().visible()));
+    }
 }
 
 fn require_store(device: &Arc<dyn Device>, settings: &Settings) -> Result<Presence> {
@@ -226,6 +236,7 @@ impl Base {
             manifest,
             log,
             keyspaces: RwLock::new(slots),
+            times: OnceLock::new(),
             write: Mutex::new(()),
             recent: Recent::new(budget, limits.recent_bytes),
             logged_values_are_claimed: false.into(),
@@ -268,6 +279,7 @@ fn open_trees(
             sizes: settings.sizes,
             codec: keyspace.codec,
             compaction: settings.compaction.for_index(),
+            history_from: keyspace.history.map(|history| history.from),
         };
         let meta = keyspace.index.as_ref().clone();
         let tree = Index::open(Arc::clone(env), id, meta, options)
@@ -292,10 +304,11 @@ fn replay(shared: &Core) -> Result<()> {
     large::claim_logged(shared)?;
     let next_keyspace = shared.manifest.state().next_keyspace;
     let mut written: Vec<&Arc<Slot>> = Vec::new();
+    let mut history = HistoryBatch::default();
     shared.log.replay(&mut |place, id, action| {
         match slots.get(&id) {
             Some(slot) => {
-                replay_one(slot, place.seq, action);
+                replay_one(slot, place, action, &mut history);
                 if written.last().is_none_or(|last| last.id != id) {
                     written.push(slot);
                 }
@@ -303,7 +316,10 @@ fn replay(shared: &Core) -> Result<()> {
             None if id < next_keyspace => {}
             None => return Err(unknown_keyspace(place.seq, id)),
         }
-        if place.is_last || is_short_of_memory(shared) {
+        if place.is_last() {
+            history.end(place.last);
+            do_due(shared, &mut written, place.seq)?;
+        } else if !history.has_writes && is_short_of_memory(shared) {
             do_due(shared, &mut written, place.seq)?;
         }
         Ok(())
@@ -322,11 +338,39 @@ fn unknown_keyspace(seq: Seq, id: KeyspaceId) -> esker_substrate::Error {
     }
 }
 
-fn replay_one(slot: &Slot, seq: Seq, action: WriteOp<'_>) {
-    if let Ok(tree) = slot.tree() {
-        match action {
-            WriteOp::Point(key, data) => tree.replay(key, seq, data),
-            WriteOp::DeleteRange(keys) => tree.replay_removal(keys, seq),
+/// The batch that is replayed, as far as keyspaces with history are concerned: all of it has one
+/// number there, so that no memtable may be frozen within it.
+#[derive(Default)]
+struct HistoryBatch {
+    has_writes: bool,
+    /// The removed ranges, each by its first key.
+    removed: Vec<(Arc<Slot>, Vec<u8>)>,
+}
+
+impl HistoryBatch {
+    fn end(&mut self, last: Seq) {
+        for (slot, begin) in self.removed.drain(..) {
+            if let Ok(tree) = slot.tree() {
+                tree.replay_mark(&begin, last);
+            }
+        }
+        self.has_writes = false;
+    }
+}
+
+fn replay_one(slot: &Arc<Slot>, place: Place, action: WriteOp<'_>, history: &mut HistoryBatch) {
+    let Ok(tree) = slot.tree() else { return };
+    let keeps_history = tree.keeps_history();
+    history.has_writes |= keeps_history;
+    let is_one_version = keeps_history && !planted::is(Bug::ReplayedAsVersions);
+    let seq = if is_one_version { place.last } else { place.seq };
+    match action {
+        WriteOp::Point(key, data) => tree.replay(key, seq, data),
+        WriteOp::DeleteRange(keys) => {
+            tree.replay_removal(keys, seq);
+            if keeps_history {
+                history.removed.push((Arc::clone(slot), keys.begin.to_vec()));
+            }
         }
     }
 }

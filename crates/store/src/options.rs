@@ -14,6 +14,7 @@ use esker_index::{IndexKind, Scheme};
 
 use crate::compaction::Compaction;
 use crate::error::{Error, Result};
+use crate::history::History;
 use crate::operators::{self, Merge};
 use crate::work_queue::Mode;
 
@@ -106,6 +107,7 @@ pub struct KeyspaceOptions {
     pub(crate) inline_bytes_max: Option<u64>,
     pub(crate) merge: Option<Chosen>,
     pub(crate) index: Option<IndexKind>,
+    pub(crate) history: Option<History>,
 }
 
 /// A merge operator and its name.
@@ -185,6 +187,20 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Keeps earlier versions of the keyspace readable: see [`Keyspace::at`](crate::Keyspace::at)
+    /// and [`Keyspace::history`](crate::Keyspace::history). Chosen when the keyspace is created,
+    /// permanently; the option need not be given again. Not together with a merge operator or an
+    /// LSM index, and values have no time to live.
+    ///
+    /// All writes of a batch or transaction become one version.
+    ///
+    /// A store that has had a keyspace with history is refused by versions without history.
+    #[must_use]
+    pub const fn history(mut self, history: History) -> Self {
+        self.history = Some(history);
+        self
+    }
+
     /// The longest value that is stored with its key, 0 to 256 KiB, which is also the default.
     /// Longer values are stored as blobs (key-value separation): they are written once, to the data
     /// file and not to the log, and merges move a reference of some 20 bytes. But each blob takes
@@ -230,6 +246,12 @@ impl KeyspaceOptions {
 
     pub(crate) fn validate(&self) -> Result<()> {
         self.merge.as_ref().map_or(Ok(()), Chosen::validate)?;
+        if self.history.is_some() && self.merge.is_some() {
+            return Err(Error::invalid("a keyspace with history has no merge operator"));
+        }
+        if self.history.is_some() && self.index.is_some_and(|index| index != IndexKind::FdTree) {
+            return Err(Error::invalid("a keyspace with history has an index of kind fdtree"));
+        }
         require_codec(self.compression.unwrap_or_default().codec(), "this keyspace")?;
         if let Some(bytes) = self.memtable_bytes {
             in_range("memtable_bytes", bytes, MEMTABLE_BYTES)?;

@@ -17,11 +17,11 @@ use esker_format::KEY_BYTES_MAX;
 use esker_format::action::KeyRangeBuf;
 use esker_format::data::Value;
 use esker_index::{ScanBatch, ScanRequest};
-use esker_substrate::snapshots::SnapshotGuard;
 
 use crate::error::{Error, Result};
 use crate::large;
 use crate::read::Entry;
+use crate::read_point::ReadPoint;
 use crate::shared::Shared;
 use crate::slot::Slot;
 
@@ -40,7 +40,7 @@ const DAMAGED_RANGES_MAX: usize = 1024;
 pub struct Range {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
-    snapshot: SnapshotGuard,
+    point: ReadPoint,
     rest: Option<Interval>,
     front: VecDeque<Found>,
     back: VecDeque<Found>,
@@ -173,13 +173,13 @@ impl Range {
     pub(crate) fn new(
         shared: Arc<Shared>,
         slot: Arc<Slot>,
-        snapshot: SnapshotGuard,
+        point: ReadPoint,
         interval: Interval,
     ) -> Self {
         Self {
             shared,
             slot,
-            snapshot,
+            point,
             rest: Some(interval).filter(|interval| !interval.is_empty()),
             front: VecDeque::new(),
             back: VecDeque::new(),
@@ -257,7 +257,7 @@ impl Range {
     fn read_batch(&self, rest: &Interval, reverse: bool) -> Result<ScanBatch> {
         let _open = self.shared.enter()?;
         let request = ScanRequest {
-            at: self.snapshot.at(),
+            at: self.point.at(),
             lower: as_slice(&rest.lower),
             upper: as_slice(&rest.upper),
             reverse,
@@ -354,7 +354,7 @@ impl fmt::Debug for Range {
         // Entries are left out: values do not belong in logs.
         f.debug_struct("Range")
             .field("keyspace", &self.slot.name)
-            .field("snapshot", &self.snapshot.seq())
+            .field("snapshot", &self.point.at().seq)
             .field("finished", &self.rest.is_none())
             .finish_non_exhaustive()
     }

@@ -2,10 +2,11 @@
 //!
 //! A read of one key loads its view first and the visible number second: a merge in between
 //! could drop the version that an older number needs. A read of several keys registers a number
-//! first, so that no merge drops what it may still need, and loads its views after.
+//! first, so that no merge drops what it may still need, and loads its views after. A moment passed
+//! here is one whose versions stay: its number is registered, or the keyspace keeps history.
 
 use esker_format::data::Value;
-use esker_substrate::snapshots::SnapshotGuard;
+use esker_substrate::snapshots::At;
 
 use crate::error::Result;
 use crate::large;
@@ -16,69 +17,60 @@ use crate::slot::Slot;
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// The value of `key` as of `snapshot`, or as of now.
+/// The value of `key` as of `at`, or as of now.
 pub(crate) fn get(
     shared: &Core,
     slot: &Slot,
     key: &[u8],
-    snapshot: Option<&SnapshotGuard>,
+    at: Option<At>,
 ) -> Result<Option<Vec<u8>>> {
     validate_key(key)?;
     let _open = shared.enter()?;
     let visible = || shared.snapshots().visible();
-    match snapshot {
-        Some(snapshot) => get_at(shared, slot, key, snapshot),
+    match at {
+        Some(at) => get_at(shared, slot, key, at),
         None => match slot.read(|tree| tree.get(key, visible))?? {
             None => Ok(None),
             Some(Value::Inline(value)) => Ok(Some(value)),
             // A blob is kept for readers whose number is registered.
             Some(Value::Blob(_) | Value::Operand(_)) => {
-                get_at(shared, slot, key, &shared.snapshots().register())
+                let snapshot = shared.snapshots().register();
+                get_at(shared, slot, key, snapshot.at())
             }
         },
     }
 }
 
-fn get_at(
-    shared: &Core,
-    slot: &Slot,
-    key: &[u8],
-    snapshot: &SnapshotGuard,
-) -> Result<Option<Vec<u8>>> {
-    let found = slot.read(|tree| tree.get_at(key, snapshot.at()))??;
+fn get_at(shared: &Core, slot: &Slot, key: &[u8], at: At) -> Result<Option<Vec<u8>>> {
+    let found = slot.read(|tree| tree.get_at(key, at))??;
     found.map(|value| large::fetch(shared, slot, key, value)).transpose()
 }
 
-/// Whether `key` has a value as of `snapshot`, or as of now. A blob is not read, and nothing is
+/// Whether `key` has a value as of `at`, or as of now. A blob is not read, and nothing is
 /// merged.
-pub(crate) fn contains(
-    shared: &Core,
-    slot: &Slot,
-    key: &[u8],
-    snapshot: Option<&SnapshotGuard>,
-) -> Result<bool> {
+pub(crate) fn contains(shared: &Core, slot: &Slot, key: &[u8], at: Option<At>) -> Result<bool> {
     validate_key(key)?;
     let _open = shared.enter()?;
     let visible = || shared.snapshots().visible();
-    Ok(match snapshot {
-        Some(snapshot) => slot.read(|tree| tree.contains_at(key, snapshot.at()))??,
+    Ok(match at {
+        Some(at) => slot.read(|tree| tree.contains_at(key, at))??,
         None => slot.read(|tree| tree.contains(key, visible))??,
     })
 }
 
-/// The values of `keys` as of `snapshot`.
+/// The values of `keys` as of `at`.
 pub(crate) fn multi_get<K: AsRef<[u8]>>(
     shared: &Core,
     slot: &Slot,
     keys: impl IntoIterator<Item = K>,
-    snapshot: &SnapshotGuard,
+    at: At,
 ) -> Result<Vec<Option<Vec<u8>>>> {
     // Collected before anything is locked: the caller's iterator may itself use the store.
     let keys: Vec<K> = keys.into_iter().collect();
     let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
     keys.iter().try_for_each(|key| validate_key(key))?;
     let _open = shared.enter()?;
-    let values = slot.read(|tree| tree.multi_get(&keys, snapshot.at()))?;
+    let values = slot.read(|tree| tree.multi_get(&keys, at))?;
     let fetch = |(key, value): (&&[u8], esker_substrate::Result<Option<Value>>)| {
         value?.map(|value| large::fetch(shared, slot, key, value)).transpose()
     };

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::shared::Core;
 use crate::slot::Slot;
+use crate::times::is_of_times;
 use crate::write_request::Write;
 
 /// To make room for puts, no memtable is flushed that holds less than this share of the room for
@@ -54,7 +55,9 @@ const fn crumb_bytes(reserve: &Reserve) -> u64 {
 /// # Errors
 /// [`Error::NoKeyspace`] for a range of a keyspace that is gone.
 pub(crate) fn claim_of(writes: &[Write<'_>]) -> Result<(Claim, u64)> {
-    let deletes = writes.iter().all(|write| write.action.only_deletes());
+    // A removal notes its time, which takes no more space than it does.
+    let is_small = |write: &Write<'_>| write.action.only_deletes() || is_of_times(write.slot);
+    let deletes = writes.iter().all(is_small);
     let mut bytes = 0_u64;
     for write in writes {
         bytes = bytes.saturating_add(match write.action {

@@ -21,7 +21,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use esker_device::count::CountingDevice;
 use esker_device::process::Process;
@@ -46,6 +46,7 @@ use crate::looked::Looked;
 use crate::options::Durability;
 use crate::slot::Slot;
 use crate::stall_stats::Waits;
+use crate::times::Times;
 use crate::work_queue::WorkQueue;
 use crate::writer_lock::Turns;
 
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub manifest: Arc<Manifest>,
     pub log: Log,
     pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
+    /// The times of versions, once a keyspace keeps history.
+    pub times: OnceLock<Times>,
     pub write: Mutex<()>,
     pub recent: Recent,
     /// The log that opening has read is durable, and what it left out has been discarded: space

@@ -42,7 +42,7 @@ impl Snapshot {
     /// store.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         keyspace.must_be_of(&self.shared)?;
-        read::get(&self.shared, &keyspace.slot, key.as_ref(), Some(&self.guard))
+        read::get(&self.shared, &keyspace.slot, key.as_ref(), Some(self.guard.at()))
     }
 
     /// Whether `key` had a value in `keyspace`.
@@ -51,7 +51,7 @@ impl Snapshot {
     /// Those of [`get`](Self::get).
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         keyspace.must_be_of(&self.shared)?;
-        read::contains(&self.shared, &keyspace.slot, key.as_ref(), Some(&self.guard))
+        read::contains(&self.shared, &keyspace.slot, key.as_ref(), Some(self.guard.at()))
     }
 
     /// The value of `key` in `keyspace` at the snapshot's moment, as a stream.
@@ -64,7 +64,7 @@ impl Snapshot {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<ValueReader>> {
         keyspace.must_be_of(&self.shared)?;
-        large::reader(&self.shared, &keyspace.slot, key.as_ref(), self.guard.clone())
+        large::reader(&self.shared, &keyspace.slot, key.as_ref(), self.guard.clone().into())
     }
 
     /// The values of all `keys` in `keyspace`, in their order.
@@ -77,7 +77,7 @@ impl Snapshot {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         keyspace.must_be_of(&self.shared)?;
-        read::multi_get(&self.shared, &keyspace.slot, keys, &self.guard)
+        read::multi_get(&self.shared, &keyspace.slot, keys, self.guard.at())
     }
 
     /// The entry of `keyspace` with the smallest key.
@@ -128,7 +128,7 @@ impl Snapshot {
     fn scan(&self, keyspace: &Keyspace, interval: Interval) -> Result<Range> {
         keyspace.must_be_of(&self.shared)?;
         let (shared, slot) = (Arc::clone(&self.shared), Arc::clone(&keyspace.slot));
-        Ok(Range::new(shared, slot, self.guard.clone(), interval))
+        Ok(Range::new(shared, slot, self.guard.clone().into(), interval))
     }
 }
 

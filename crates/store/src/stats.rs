@@ -71,6 +71,8 @@ pub struct KeyspaceStats {
     pub entries_estimate: u64,
     /// The compression of data blocks that are written now.
     pub compression: Compression,
+    /// The oldest version that can be read, of a keyspace with history.
+    pub history_from: Option<u64>,
     /// Bytes of encoded entries on the device, before compression.
     pub data_bytes: u64,
     /// Bytes that these entries take on the device: their blocks, and the fences to the blocks.
@@ -356,6 +358,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         index: esker_index::kind_in(meta),
         entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
         compression: Compression::of(tree.codec()),
+        history_from: tree.history_from().map(|from| from.0),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),
         stored_bytes: counts().map(|counts| counts.sectors.saturating_mul(SECTOR_BYTES)).sum(),
         value_bytes: tree.value_bytes(),

@@ -29,6 +29,7 @@ use crate::options::Durability;
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
 use crate::shared::Shared;
+use crate::times::Writing;
 use crate::write;
 use crate::write_request::Condition;
 use live::Live;
@@ -153,7 +154,7 @@ impl Transaction {
             self.note_point(keyspace, key.as_ref())?;
         }
         let snapshot = self.live.snapshot();
-        let found = read::multi_get(self.shared(), &keyspace.slot, asked, snapshot)?;
+        let found = read::multi_get(self.shared(), &keyspace.slot, asked, snapshot.at())?;
         let mut found = found.into_iter();
         let value = |key: &K| {
             merge::value(&keyspace.slot, key.as_ref(), own(key), || Ok(found.next().flatten()))
@@ -322,13 +323,16 @@ impl Transaction {
         if list.is_empty() {
             return Ok(live.snapshot().seq().0);
         }
+        let (stamp, writing) = write::due_moment(&shared, &list).unzip();
+        let list = write::with_moment(stamp.as_ref(), &list);
         let reads = reads.get_mut();
         let checked_reads = reads.for_check(&writes);
         let condition = Unchanged { live: &live, reads, checked_reads };
         let (blobs, unlogged) = large::write_blobs(&shared, &list)?.unzip();
         let replaced = blobs.as_ref().map(|blobs| blobs.writes(&list));
-        let list = replaced.as_deref().unwrap_or(&list);
+        let list = replaced.as_deref().unwrap_or(&*list);
         let ordered = write::order(&shared, list, &condition)?;
+        writing.into_iter().for_each(Writing::end);
         unlogged.into_iter().for_each(Unlogged::keep);
         drop(condition);
         // What it read may be written from now on, also while it waits for the device.
@@ -380,7 +384,7 @@ impl Transaction {
             keyspace.must_be_of(self.shared())?;
             validate_key(key)?;
             self.note_point(keyspace, key)?;
-            read::get(self.shared(), &keyspace.slot, key, Some(self.live.snapshot()))
+            read::get(self.shared(), &keyspace.slot, key, Some(self.live.snapshot().at()))
         })
     }
 
@@ -393,7 +397,7 @@ impl Transaction {
         self.must_be_open(keyspace)?;
         let (shared, slot) = (Arc::clone(self.shared()), Arc::clone(&keyspace.slot));
         let snapshot = self.live.snapshot().clone();
-        let base = manner(Range::new(shared, slot, snapshot, interval.clone()));
+        let base = manner(Range::new(shared, slot, snapshot.into(), interval.clone()));
         if interval.is_empty() {
             return Ok(TransactionRange::new(base, None, Scanned::new(&self.reads, None)));
         }

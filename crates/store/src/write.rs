@@ -11,6 +11,7 @@
 //! needs durability waits for [`Durability::Synced`] or calls `persist`.
 
 use esker_substrate::sync::atomic::Ordering;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
 use esker_index::Index;
 use esker_substrate::blocks::Claim;
 use esker_substrate::log::Ticket;
-use esker_substrate::planted::{self, Race};
+use esker_substrate::planted::{self, Bug, Race};
 
 use crate::error::{Error, Result};
 use crate::large;
@@ -35,6 +36,7 @@ use crate::removal;
 use crate::room;
 use crate::shared::Core;
 use crate::slot::Slot;
+use crate::times::{Stamp, Writing};
 use crate::write_request::{Always, Condition, Write};
 
 /// The writes to one keyspace, and the tree that takes them.
@@ -49,16 +51,19 @@ impl<'a> Group<'a> {
         self.writes.first().map_or(Ok(()), |write| write.slot.tree().map(drop))
     }
 
-    /// Gives the writes their numbers, from `seq` on, and the tree the writes. Returns the number
-    /// after the last one; notes in `deep` the keys with many operands.
-    fn insert(&self, mut seq: Seq, deep: &mut Vec<Deep<'a>>) -> Seq {
+    /// Gives the writes their numbers, from `seq` on, and the tree the writes. Where history is
+    /// kept, a batch is one version, whose number is `last`, that of its last write. Returns the
+    /// number after the last one; notes in `deep` the keys with many operands.
+    fn insert(&self, mut seq: Seq, last: Seq, deep: &mut Vec<Deep<'a>>) -> Seq {
         let mut removals = Vec::new();
+        let keeps_history = self.tree.keeps_history() && !planted::is(Bug::BatchOfVersions);
         for write in self.writes {
+            let number = if keeps_history { last } else { seq };
             match write.action {
                 WriteOp::Point(key, data) => {
-                    deep.extend(Deep::of(write, self.tree.insert(key, seq, data)));
+                    deep.extend(Deep::of(write, self.tree.insert(key, number, data)));
                 }
-                WriteOp::DeleteRange(keys) => removals.push((keys, seq)),
+                WriteOp::DeleteRange(keys) => removals.push((keys, number)),
             }
             seq = seq.next();
         }
@@ -74,6 +79,12 @@ pub(crate) fn validate(slot: &Slot, action: &WriteOp<'_>) -> Result<()> {
     // Bounds of ranges were made to fit.
     let WriteOp::Point(key, data) = action else { return Ok(()) };
     validate_key(key)?;
+    if data.until().is_some() && slot.tree()?.keeps_history() {
+        let name = &slot.name;
+        return Err(Error::invalid(format!(
+            "keyspace {name} keeps history, and values in it have no time to live"
+        )));
+    }
     if let Data::Operand(operand) = data {
         return operands::validate(slot, operand);
     }
@@ -109,14 +120,34 @@ pub(crate) fn commit(shared: &Core, writes: &[Write<'_>], durability: Durability
     if writes.is_empty() {
         return Ok(shared.snapshots().visible());
     }
+    let (stamp, writing) = due_moment(shared, writes).unzip();
+    let writes = &*with_moment(stamp.as_ref(), writes);
     let Some((blobs, unlogged)) = large::write_blobs(shared, writes)? else {
         let ordered = order(shared, writes, &Always)?;
+        writing.into_iter().for_each(Writing::end);
         return wait_durable(shared, &ordered, durability);
     };
     let writes = blobs.writes(writes);
     let ordered = order(shared, &writes, &Always)?;
+    writing.into_iter().for_each(Writing::end);
     unlogged.keep();
     wait_durable(shared, &ordered, durability)
+}
+
+/// The moment that a commit of `writes` has to write, if it does.
+pub(crate) fn due_moment<'a>(
+    shared: &'a Core,
+    writes: &[Write<'_>],
+) -> Option<(Stamp<'a>, Writing<'a>)> {
+    shared.times.get()?.due(shared.snapshots(), writes)
+}
+
+/// The writes, with the moment of their commit where it is due.
+pub(crate) fn with_moment<'a>(
+    stamp: Option<&'a Stamp<'_>>,
+    writes: &'a [Write<'a>],
+) -> Cow<'a, [Write<'a>]> {
+    stamp.map_or(Cow::Borrowed(writes), |stamp| stamp.with(writes))
 }
 
 /// Writes that are visible and whose durability has not been waited for.
@@ -209,7 +240,7 @@ fn apply<'a, C: Condition>(
         }
         let mut seq = first;
         for group in &groups {
-            seq = group.insert(seq, &mut deep);
+            seq = group.insert(seq, ticket.last_seq, &mut deep);
         }
         shared.snapshots().publish(ticket.last_seq);
         ticket

@@ -12,11 +12,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker::{
-    Backup, Batch, Db, Error, Keyspace, KeyspaceOptions, Merge, Range, Snapshot, Transaction,
-    ValueReader, ValueWriter,
+    Backup, Batch, Db, Error, History, Keyspace, KeyspaceOptions, Merge, Past, Range, Snapshot,
+    Transaction, ValueReader, ValueWriter,
 };
 use esker_device::forked::{Child, Ended};
 use esker_device::memory::MemoryDevice;
@@ -34,6 +34,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 struct Handles {
     db: Db,
     things: Keyspace,
+    past: Past,
     snapshot: Snapshot,
     transaction: Transaction,
     turn: Transaction,
@@ -69,7 +70,11 @@ impl Handles {
         batch.insert(&things, "batched", "1");
         let mut writer = things.writer("written").unwrap();
         writer.write_all(&[7; 5000]).unwrap();
+        let history = KeyspaceOptions::default().history(History::All);
+        let versions = db.keyspace("versions", history).unwrap();
+        versions.insert("a", "1").unwrap();
         Self {
+            past: versions.at(db.version()).unwrap(),
             snapshot: db.snapshot().unwrap(),
             turn: db.write_transaction().unwrap(),
             reader: things.reader("large").unwrap().unwrap(),
@@ -137,6 +142,8 @@ impl Tried {
         self.refused("Db::stats", db.stats());
         self.ends("Db::durable_seq", db.durable_seq());
         self.ends("Db::visible_seq", db.visible_seq());
+        self.ends("Db::version", db.version());
+        self.refused("Db::time_of", db.time_of(1));
         self.ends("Db::is_read_only", db.is_read_only());
         self.refused("Db::close", db.clone().close());
     }
@@ -144,6 +151,9 @@ impl Tried {
     fn keyspace(&mut self, things: &Keyspace) {
         let durability = esker::Durability::Synced;
         self.ends("Keyspace::name", things.name());
+        self.refused("Keyspace::at", things.at(1));
+        self.refused("Keyspace::at_time", things.at_time(SystemTime::UNIX_EPOCH));
+        self.refused("Keyspace::history", things.history("a"));
         self.refused("Keyspace::insert", things.insert("a", "1"));
         self.refused("Keyspace::insert", things.insert("a", [1; 5000]));
         self.refused("Keyspace::insert_with", things.insert_with("a", "1", durability));
@@ -169,6 +179,21 @@ impl Tried {
         self.refused("Keyspace::prefix", things.prefix("a"));
         self.refused("Keyspace::flush", things.flush());
         self.refused("Keyspace::compact", things.compact());
+    }
+
+    fn past(&mut self, past: &Past) {
+        self.ends("Past::version", past.version());
+        self.refused("Past::time", past.time());
+        self.refused("Past::get", past.get("a"));
+        self.refused("Past::contains", past.contains("a"));
+        self.refused("Past::reader", past.reader("a"));
+        self.refused("Past::multi_get", past.multi_get(["a"]));
+        self.refused("Past::first", past.first());
+        self.refused("Past::last", past.last());
+        self.refused("Past::iter", past.iter());
+        self.refused("Past::range", past.range("a".."b"));
+        self.refused("Past::prefix", past.prefix("a"));
+        self.refused("Past::history", past.history("a"));
     }
 
     fn snapshot(&mut self, snapshot: &Snapshot, things: &Keyspace) {
@@ -210,10 +235,11 @@ impl Tried {
 
     /// Everything, on handles of all kinds; those that remain are dropped.
     fn all(&mut self, handles: Handles, folder: &Path) {
-        let Handles { db, things, snapshot, transaction, turn, mut batch, .. } = handles;
+        let Handles { db, things, past, snapshot, transaction, turn, mut batch, .. } = handles;
         let Handles { mut range, mut reader, mut writer, backup, .. } = handles;
         self.db(&db, folder);
         self.keyspace(&things);
+        self.past(&past);
         self.snapshot(&snapshot, &things);
         self.transaction(transaction, &things);
         self.refused("Transaction::commit_with", turn.commit_with(esker::Durability::Synced));
@@ -360,6 +386,7 @@ fn everything_that_is_public_is_tried() {
     let sources = [
         ("Db", include_str!("../src/db.rs")),
         ("Keyspace", include_str!("../src/keyspace.rs")),
+        ("Past", include_str!("../src/past.rs")),
         ("Snapshot", include_str!("../src/snapshot.rs")),
         ("Transaction", include_str!("../src/transaction.rs")),
     ];
@@ -373,6 +400,7 @@ fn everything_that_is_public_is_tried() {
         tried.db(&db, folder.path());
         let things = handles.things;
         tried.keyspace(&things);
+        tried.past(&handles.past);
         tried.snapshot(&handles.snapshot, &things);
         tried.transaction(handles.transaction, &things);
         tried.names

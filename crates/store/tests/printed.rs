@@ -7,7 +7,7 @@ use std::fmt::{Debug, Write as _};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use esker::{Backup, BoxError, Db, DbBuilder, Error, Keyspace, KeyspaceOptions};
+use esker::{Backup, BoxError, Db, DbBuilder, Error, History, Keyspace, KeyspaceOptions};
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Device, Open, Purpose};
 use esker_substrate::planted::{Bug, with};
@@ -19,7 +19,7 @@ const VALUE: &str = "canaryvalue";
 const LINE_BYTES_MAX: usize = 600;
 
 /// The types of the public interface that hold nothing of a store: figures, choices, and traits.
-const HOLD_NOTHING: [&str; 36] = [
+const HOLD_NOTHING: [&str; 37] = [
     "BackupProgress",
     "BoxError",
     "CheckReport",
@@ -28,6 +28,7 @@ const HOLD_NOTHING: [&str; 36] = [
     "DeviceError",
     "Durability",
     "Entry",
+    "History",
     "IndexKind",
     "IoStats",
     "KeyspaceStats",
@@ -178,6 +179,13 @@ fn print_handles(db: &Db, entries: &Keyspace, printed: &mut Printed) {
     let mut writer = entries.writer(KEY).unwrap();
     std::io::Write::write_all(&mut writer, VALUE.as_bytes()).unwrap();
     printed.debug("ValueWriter", &writer);
+    let options = KeyspaceOptions::default().history(History::All);
+    let versions = db.keyspace("versions", options).unwrap();
+    versions.insert(KEY, VALUE).unwrap();
+    printed.debug("Past", &versions.at(db.version()).unwrap());
+    let mut changes = versions.history(KEY).unwrap();
+    printed.debug("Change", &changes.next().unwrap().unwrap());
+    printed.debug("Changes", &changes);
 }
 
 fn print_errors(db: &Db, entries: &Keyspace, printed: &mut Printed) {

@@ -139,6 +139,14 @@ pub enum Bug {
     StallOverwritten,
     /// Values take the last log segment.
     LastSegmentTaken,
+    /// Merges drop the versions that a keyspace with history keeps.
+    HistoryDropped,
+    /// Range tombstones of a keyspace with history are retired, and their keys get none.
+    RetiredWithoutKeys,
+    /// A batch is as many versions of a keyspace with history as it has operations.
+    BatchOfVersions,
+    /// The same of a batch that is replayed.
+    ReplayedAsVersions,
 }
 
 impl Bug {
@@ -180,6 +188,14 @@ impl Bug {
         Self::ValueNotClaimed,
         Self::ValueWithoutChecksum,
         Self::GenerationsNotReserved,
+    ];
+
+    /// Those of keyspaces with history.
+    pub const OF_HISTORY: [Self; 4] = [
+        Self::HistoryDropped,
+        Self::RetiredWithoutKeys,
+        Self::BatchOfVersions,
+        Self::ReplayedAsVersions,
     ];
 
     /// Those of backups.

@@ -27,7 +27,7 @@ impl FdTreeIndex<'_> {
         if let Some(work) = self.removal_work(durable) {
             return Some(work);
         }
-        if !self.scheme().tightens() {
+        if !self.scheme().tightens() || self.keeps_history() {
             // I6 is not kept.
             return None;
         }

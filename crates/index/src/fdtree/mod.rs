@@ -164,7 +164,7 @@ impl Kind for FdTree {
         durable.sorted_runs.is_empty()
             && context.removals() == 0
             && counts().count() <= 1
-            && garbage.sum::<u64>() == 0
+            && (context.keeps_history() || garbage.sum::<u64>() == 0)
             && (!may_change || data.clone().all(preserve::is_reset))
     }
 

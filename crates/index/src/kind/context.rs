@@ -67,6 +67,16 @@ impl<'a> KindContext<'a> {
         self.index.operator()
     }
 
+    /// The first version that stays readable, where the keyspace keeps history.
+    pub const fn history_from(self) -> Option<Seq> {
+        self.index.history_from
+    }
+
+    /// Whether merges keep every version.
+    pub const fn keeps_history(self) -> bool {
+        self.index.keeps_history()
+    }
+
     /// The scheme by which merges run.
     pub const fn scheme(self) -> Scheme {
         self.index.scheme

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use esker_format::block::Codec;
+use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, KindMeta};
 
 use crate::Index;
@@ -99,6 +100,8 @@ pub struct Options {
     pub codec: Codec,
     /// The parameters of the merges of an LSM index.
     pub compaction: Compaction,
+    /// The first version that stays readable, where the keyspace keeps history.
+    pub history_from: Option<Seq>,
 }
 
 impl Index {

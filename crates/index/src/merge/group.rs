@@ -68,8 +68,10 @@ impl Group {
         if planted::is(Bug::SnapshotBlocksReused) {
             points.numbers.truncate(1);
         }
-        self.keep = Keep::new(points.numbers, None);
-        self.horizon = points.horizon;
+        let floor = context.history_from().filter(|_| !planted::is(Bug::HistoryDropped));
+        self.keep = Keep::new(points.numbers, floor);
+        // In the past nothing has expired.
+        self.horizon = if context.keeps_history() { Moment(0) } else { points.horizon };
         self.operator = context.operator();
     }
 
@@ -125,11 +127,11 @@ impl Group {
             self.last = (seq, false);
             return Ok(true);
         }
-        let fate = self.fate_of(seq, data);
+        let fate = self.fate_of(seq, data, full);
         match (fate, data) {
             (Fate::Drop, _) => {}
             _ if has_expired && planted::is(Bug::ExpiredHideNothing) => {}
-            (fate, Data::Delete) if full => self.pending.push_back((seq, fate)),
+            (fate, Data::Delete) if full => self.pend(seq, fate),
             (fate, Data::Operand(operand)) => self.held = Some(Held::new(seq, operand, fate)),
             (fate, data) => {
                 self.write_pending(insert, key)?;
@@ -235,14 +237,30 @@ impl Group {
         if is_reset { Seq::RESET } else { seq }
     }
 
+    /// A tombstone is written before the next older version. Where history is kept, the oldest of
+    /// several in a row hides what all of them do.
+    fn pend(&mut self, seq: Seq, fate: Fate) {
+        match self.pending.back_mut() {
+            Some(newer) if self.keep.is_retained(newer.0) => newer.0 = seq,
+            _ => self.pending.push_back((seq, fate)),
+        }
+    }
+
     /// The fate of the version with number `seq`: a newer range tombstone acts like a tombstone of
-    /// its key.
-    fn fate_of(&mut self, seq: Seq, data: Data<'_>) -> Fate {
+    /// its key. Where history is kept, a full merge makes it one: then the range tombstone can be
+    /// retired, and the older versions are hidden as before.
+    fn fate_of(&mut self, seq: Seq, data: Data<'_>, full: bool) -> Fate {
         if let Some(fate) = self.fate {
             return fate;
         }
-        while let Some(removal) = self.removals.get(self.removals_passed).filter(|r| **r > seq) {
-            self.keep.fate(*removal);
+        while let Some(removal) =
+            self.removals.get(self.removals_passed).copied().filter(|removal| *removal > seq)
+        {
+            let fate = self.keep.fate(removal);
+            let stays = self.keep.is_retained(removal) && !planted::is(Bug::RetiredWithoutKeys);
+            if full && stays && removal < self.last.0 {
+                self.pend(removal, fate);
+            }
             self.removals_passed += 1;
         }
         let fate =

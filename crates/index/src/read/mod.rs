@@ -10,7 +10,7 @@ pub mod view;
 
 use esker_device::Purpose;
 use esker_format::data::Value;
-use esker_format::ids::Seq;
+use esker_format::ids::{Moment, Seq};
 use esker_substrate::budget::Part as MemoryPart;
 use esker_substrate::error::Result;
 use esker_substrate::planted::{self, Bug};
@@ -107,6 +107,22 @@ impl Index {
         }
         let value = |probe| view.value(&self.reader, probe, &self.operator, || at.now);
         probes.iter().map(value).collect()
+    }
+
+    /// The newest version of `key` up to a number, in an index that keeps history: its number, and
+    /// its value, or `None` where the key was removed; `None` where there is no version. A lookup.
+    ///
+    /// # Errors
+    /// Those of [`Index::get`].
+    pub fn version(&self, key: &[u8], up_to: Seq) -> Result<Option<(Seq, Option<Value>)>> {
+        let _shared = self.share();
+        let view = self.views.load();
+        let removal = view.removal(key, up_to);
+        let found = view.get_any(&self.reader, &Probe::new(key, up_to))?;
+        Ok(found.map(|found| match found.seq < removal {
+            true => (removal, None),
+            false => (found.seq, found.data.into_value(|| Moment(0))),
+        }))
     }
 
     /// One batch of a scan, whose number is registered.

@@ -30,6 +30,7 @@ use esker_format::action::KeyRange;
 use esker_format::data::Data;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, RemovedRange};
+use esker_substrate::memtable::Memtable;
 use esker_substrate::planted::{self, Bug};
 
 use crate::read::versions::{Fate, Keep};
@@ -44,6 +45,10 @@ const BYTES_MAX: usize = 512 << 10;
 /// Bytes of a range in a record in addition to its keys and numbers, and of a number.
 const RANGE_BYTES: usize = 16;
 const NUMBER_BYTES: usize = 10;
+
+/// The live snapshots with the visible number, newest first, and the number above which all range
+/// tombstones stay, as for [`Keep::new`].
+pub type Needs<'a> = (&'a [Seq], Option<Seq>);
 
 /// The range tombstones of a keyspace.
 #[derive(Clone, Debug, Default)]
@@ -139,9 +144,9 @@ impl RangeTombstones {
     }
 
     /// The set with one more range tombstone, the newest of all, and without those of its keys that
-    /// no reader at one of `points` needs (see [`Keep`]).
+    /// no reader needs.
     #[must_use]
-    pub fn with(&self, keys: KeyRange<'_>, seq: Seq, points: &[Seq]) -> Self {
+    pub fn with(&self, keys: KeyRange<'_>, seq: Seq, needs: Needs<'_>) -> Self {
         let mut all = Pieces::default();
         // The ranges of the new tombstone that are not in the set yet.
         let mut rest = Some(keys);
@@ -160,7 +165,7 @@ impl RangeTombstones {
             let here = rest.map_or(old.begin, |rest| rest.begin);
             all.push_new(between(here, old.begin), seq);
             let both = KeyRange { begin: keys.begin.max(old.begin), end: least(keys.end, old.end) };
-            all.push(both, needed(seq, &range.seqs, points));
+            all.push(both, needed(seq, &range.seqs, needs));
             rest = both.end.and_then(|end| from(end, keys.end));
             if let Some(end) = keys.end
                 && old.end.is_none_or(|old_end| end < old_end)
@@ -226,8 +231,8 @@ fn from<'a>(begin: &'a [u8], end: Option<&'a [u8]>) -> Option<KeyRange<'a>> {
 }
 
 /// `newest` and those of `older` that a reader may need.
-fn needed(newest: Seq, older: &[Seq], points: &[Seq]) -> Vec<Seq> {
-    let mut keep = Keep::new(points.to_vec(), None);
+fn needed(newest: Seq, older: &[Seq], (points, floor): Needs<'_>) -> Vec<Seq> {
+    let mut keep = Keep::new(points.to_vec(), floor);
     let needed = |seq: &Seq| keep.fate(*seq) != Fate::Drop;
     std::iter::once(newest).chain(older.iter().copied()).filter(needed).collect()
 }
@@ -263,28 +268,52 @@ impl Index {
     /// Cost: a copy of the set, for each call.
     pub fn remove_ranges(&self, removals: &[(KeyRange<'_>, Seq)]) {
         let points = self.env.snapshots.live().numbers;
+        let needs = (points.as_slice(), self.history_from);
         self.views.publish(|view| {
             let removed = RangeTombstones::clone(&view.removed);
             let with = |removed: RangeTombstones, (keys, seq): &(KeyRange<'_>, Seq)| {
-                removed.with(*keys, *seq, &points)
+                removed.with(*keys, *seq, needs)
             };
             view.with_removed(removals.iter().fold(removed, with))
         });
         self.keep_for_removals();
         for (keys, seq) in removals {
-            self.insert(keys.begin, *seq, Data::Delete);
+            self.mark_removal(keys.begin, *seq);
         }
     }
 
-    /// Takes a range tombstone from the log, as [`Index::replay`] does.
+    /// Writes the tombstone of a removed range's first key to the memtable, unless the batch of the
+    /// range has written the key itself with the same number, as where history is kept.
+    fn mark_removal(&self, begin: &[u8], seq: Seq) {
+        if !self.keeps_history() || !has_version(&self.views.load().memtable, begin, seq) {
+            self.insert(begin, seq, Data::Delete);
+        }
+    }
+
+    /// Takes a range tombstone from the log, as [`Index::replay`] does. Where history is kept, the
+    /// rest of its batch is to be replayed, and then [`Index::replay_mark`] to be called with it.
     pub fn replay_removal(&self, keys: KeyRange<'_>, seq: Seq) {
         // Tombstones up to that number have been recorded, or retired.
         if seq > self.meta().log_unneeded_seq() {
             let points = self.env.snapshots.live().numbers;
-            self.views.publish(|view| view.with_removed(view.removed.with(keys, seq, &points)));
+            let needs = (points.as_slice(), self.history_from);
+            self.views.publish(|view| view.with_removed(view.removed.with(keys, seq, needs)));
             self.keep_for_removals();
         }
-        self.replay(keys.begin, seq, Data::Delete);
+        if !self.keeps_history() {
+            self.replay(keys.begin, seq, Data::Delete);
+        }
+    }
+
+    /// Ends the batch of a range tombstone from the log: takes the tombstone of its first key,
+    /// unless the batch has written the key itself.
+    pub fn replay_mark(&self, begin: &[u8], seq: Seq) {
+        let is_recovered = |memtable: &Memtable| has_version(memtable, begin, seq);
+        let is_there = is_recovered(&self.views.load().memtable)
+            || self.recovered.lock().as_ref().is_some_and(is_recovered);
+        if !is_there {
+            self.replay(begin, seq, Data::Delete);
+        }
     }
 
     /// The number of range tombstones.
@@ -299,11 +328,18 @@ impl Index {
         removed.fullness() >= 1.0 || removed.len().saturating_add(2 * more) > REMOVALS_MAX
     }
 
-    /// Whether a full merge that begins now retires range tombstones: those that are older than
-    /// every snapshot.
+    /// Whether a full merge that begins now retires range tombstones.
     pub fn can_retire_removals(&self) -> bool {
-        let oldest = self.env.snapshots.live().numbers.last().copied().unwrap_or_default();
-        self.views.load().removed.count_up_to(oldest) > 0
+        self.views.load().removed.count_up_to(self.retirable()) > 0
+    }
+
+    /// The newest number that a range tombstone may have which a full merge retires: it is older
+    /// than every snapshot. Where history is kept, its keys get tombstones, which readers of all
+    /// numbers see.
+    fn retirable(&self) -> Seq {
+        let numbers = self.env.snapshots.live().numbers;
+        let needed = if self.keeps_history() { numbers.first() } else { numbers.last() };
+        needed.copied().unwrap_or_default()
     }
 
     /// Whether the full merge under way retires range tombstones.
@@ -347,9 +383,10 @@ impl Index {
     /// data on the device up to there; and, for a full one, the number up to which it retires.
     pub(crate) fn removed_for_merge(&self, frozen: Seq, full: bool) -> (RangeTombstones, Seq) {
         let removed = self.views.load().removed.up_to(frozen);
-        let oldest = self.env.snapshots.live().numbers.last().copied().unwrap_or_default();
-        let retired =
-            if planted::is(Bug::RetiredForSnapshots) { frozen } else { frozen.min(oldest) };
+        let retired = match planted::is(Bug::RetiredForSnapshots) {
+            true => frozen,
+            false => frozen.min(self.retirable()),
+        };
         (removed, if full || planted::is(Bug::RetiredByHalf) { retired } else { Seq(0) })
     }
 
@@ -361,6 +398,11 @@ impl Index {
         let removed = RangeTombstones::clone(&self.views.load().removed);
         Arc::clone(removed.up_to(meta.log_unneeded_seq()).above(retired).ranges())
     }
+}
+
+/// Whether a memtable has a version of `key` with this number.
+fn has_version(memtable: &Memtable, key: &[u8], seq: Seq) -> bool {
+    memtable.get(key, seq).is_some_and(|version| version.seq() == seq)
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl Keep {
     }
 
     /// Whether a version is kept because its number is retained.
-    fn is_retained(&self, seq: Seq) -> bool {
+    pub(crate) fn is_retained(&self, seq: Seq) -> bool {
         self.floor.is_some_and(|floor| seq > floor)
     }
 

@@ -98,11 +98,16 @@ impl View {
     /// The newest version that `probe` may see.
     pub(crate) fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Found> {
         let probe = &probe.behind(self.removal(probe.key, probe.seq));
-        if let Some(version) = self.memtable.get(probe.key, probe.seq) {
-            return Ok(probe.found(version.seq(), version.data()));
-        }
-        let found = self.get_in_parts(reader, probe)?;
+        let found = self.get_any(reader, probe)?;
         Ok(found.unwrap_or(Found { seq: Seq(0), data: Data::Delete.into() }))
+    }
+
+    /// The newest version that `probe`, which knows the range tombstones, may see.
+    pub(crate) fn get_any(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
+        match self.memtable.get(probe.key, probe.seq) {
+            Some(version) => Ok(Some(probe.found(version.seq(), version.data()))),
+            None => self.get_in_parts(reader, probe),
+        }
     }
 
     /// The newest version outside the memtable that `probe`, which knows the range tombstones, may

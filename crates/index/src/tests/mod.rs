@@ -90,7 +90,8 @@ impl Ask {
 
 fn options(memtable_bytes_max: u64) -> Options {
     let (scheme, sizes, codec) = (Scheme::Fc, Sizes::Cost, Codec::None);
-    Options { memtable_bytes_max, scheme, sizes, codec, compaction: Compaction::DEFAULT }
+    let (compaction, history_from) = (Compaction::DEFAULT, None);
+    Options { memtable_bytes_max, scheme, sizes, codec, compaction, history_from }
 }
 
 /// In these tests nothing else assigns sequence numbers.

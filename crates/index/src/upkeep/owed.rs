@@ -59,13 +59,11 @@ fn bytes(key_bytes: u64, value_bytes: u64) -> u64 {
 
 impl Index {
     /// The most bytes that a range tombstone takes which is written now: the entry at its begin,
-    /// and what it adds to the manifest's next file. Where snapshots are live, the ranges that it
-    /// meets may stay, and it fills the gaps between them.
+    /// and what it adds to the manifest's next file. Where snapshots are live, or history is kept,
+    /// the ranges that it meets may stay, and it fills the gaps between them.
     pub fn removal_bytes(&self, keys: KeyRange<'_>) -> u64 {
-        let met = match self.env.snapshots.count() {
-            0 => 0,
-            _ => self.views.load().removed.met_bytes(keys),
-        };
+        let replaces = self.env.snapshots.count() == 0 && !self.keeps_history();
+        let met = if replaces { 0 } else { self.views.load().removed.met_bytes(keys) };
         let added = 2 * range_tombstones::bytes_of(keys) + met;
         entry_bytes(keys.begin, Data::Delete) + added.saturating_mul(KEPT_TIMES)
     }

@@ -158,6 +158,7 @@ impl Subject {
             sizes: Sizes::Cost,
             codec: Codec::None,
             compaction: Compaction { params, ..Compaction::DEFAULT },
+            history_from: None,
         };
         Index::open(Arc::clone(env), KeyspaceId(1), meta, options)
     }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use esker_format::data::Value;
 use esker_format::value_piece::{PIECE_DATA_BYTES, PIECE_HEADER_BYTES};
 use esker_format::value_ref::ValueRef;
-use esker_substrate::snapshots::SnapshotGuard;
 use esker_substrate::values::{ReadAhead, Sequel};
 
 use super::{decode, read_piece};
 use crate::error::{Error, Result};
+use crate::read_point::ReadPoint;
 use crate::shared::Shared;
 use crate::slot::Slot;
 
@@ -26,7 +26,7 @@ pub struct ValueReader {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
     /// Keeps the value where it is.
-    _snapshot: SnapshotGuard,
+    _point: ReadPoint,
     place: Place,
     len: u64,
     position: u64,
@@ -56,13 +56,13 @@ impl ValueReader {
     pub(crate) fn new(
         shared: Arc<Shared>,
         slot: Arc<Slot>,
-        snapshot: SnapshotGuard,
+        point: ReadPoint,
         value: Value,
     ) -> Result<Self> {
         let content = match value {
             Value::Inline(value) => {
                 let (len, place) = (value.len() as u64, Place::Here(value));
-                return Ok(Self { shared, slot, _snapshot: snapshot, place, len, position: 0 });
+                return Ok(Self { shared, slot, _point: point, place, len, position: 0 });
             }
             Value::Blob(content) => content,
             // The caller has merged an operand on it before it asks for a reader.
@@ -70,7 +70,7 @@ impl ValueReader {
         };
         let value = decode(&content)?;
         let (len, place) = (value.bytes, Place::blob(value));
-        Ok(Self { shared, slot, _snapshot: snapshot, place, len, position: 0 })
+        Ok(Self { shared, slot, _point: point, place, len, position: 0 })
     }
 
     /// Length of the value, in bytes.

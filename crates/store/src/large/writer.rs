@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::shared::Shared;
 use crate::slot::Slot;
+use crate::times::Writing;
 use crate::write;
 use crate::write_request::{Always, Write};
 
@@ -75,7 +76,10 @@ impl ValueWriter {
         let content = encoded(&reference);
         let action = WriteOp::Point(&key, Data::Reference(&content));
         let writes = [Write { slot: &slot, action }];
+        let (stamp, writing) = write::due_moment(&shared, &writes).unzip();
+        let writes = write::with_moment(stamp.as_ref(), &writes);
         let ordered = write::order(&shared, &writes, &Always)?;
+        writing.into_iter().for_each(Writing::end);
         runs.keep();
         write::wait_durable(&shared, &ordered, durability).map(drop)
     }

@@ -86,9 +86,17 @@ pub struct Ticket {
 pub struct Place {
     /// Its number.
     pub seq: Seq,
-    /// Whether it is the last one of its batch: what a batch does becomes visible, and is frozen
-    /// with a memtable, whole or not at all.
-    pub is_last: bool,
+    /// The number of the last operation of its batch: what a batch does becomes visible, and is
+    /// frozen with a memtable, whole or not at all.
+    pub last: Seq,
+}
+
+impl Place {
+    /// Whether it is the last one of its batch.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.seq == self.last
+    }
 }
 
 /// Takes one operation: its place, its keyspace, and the operation itself.

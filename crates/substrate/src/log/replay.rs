@@ -52,7 +52,7 @@ impl Record<'_> {
         let base = self.at + FRAME_HEADER_BYTES as u64;
         let last = self.last_seq();
         for (op, seq) in decode_ops(&self.header, self.padded).zip(self.header.number..) {
-            let place = Place { seq: Seq(seq), is_last: Seq(seq) == last };
+            let place = Place { seq: Seq(seq), last };
             visit(place, op.map_err(|error| Error::corrupt(file, base, &error))?)?;
         }
         Ok(())

@@ -58,7 +58,7 @@ proptest! {
             let points: Vec<Seq> = [visible].into_iter().chain(live).collect();
             let (begin, end) = (key(removal.begin), removal.end.map(key));
             let keys = KeyRange { begin: &begin, end: end.as_deref() };
-            removed = removed.with(keys, seq, &points);
+            removed = removed.with(keys, seq, (&points, None));
             for number in removal.begin..removal.end.unwrap_or(KEYS + 1) {
                 model.entry(number).or_default().insert(0, seq);
             }
@@ -92,7 +92,7 @@ fn a_queue_that_is_emptied_from_the_front_has_one_range() {
     for n in 1..1000_u64 {
         let end = n.to_be_bytes();
         let keys = KeyRange { begin: b"", end: Some(&end) };
-        removed = removed.with(keys, Seq(n), &[Seq(n - 1)]);
+        removed = removed.with(keys, Seq(n), (&[Seq(n - 1)], None));
         assert!(removed.ranges.len() <= 2 && removed.len() <= 4, "{removed:?}");
     }
 }
@@ -100,10 +100,10 @@ fn a_queue_that_is_emptied_from_the_front_has_one_range() {
 #[test]
 fn what_is_removed_again_without_a_witness_is_removed_once() {
     let keys = |begin, end| KeyRange { begin, end: Some(end) };
-    let once = RangeTombstones::default().with(keys(b"a", b"c"), Seq(3), &[Seq(2)]);
-    let unseen = once.with(keys(b"a", b"c"), Seq(7), &[Seq(6)]);
-    let again = unseen.with(keys(b"a", b"c"), Seq(9), &[Seq(8), Seq(2)]);
+    let once = RangeTombstones::default().with(keys(b"a", b"c"), Seq(3), (&[Seq(2)], None));
+    let unseen = once.with(keys(b"a", b"c"), Seq(7), (&[Seq(6)], None));
+    let again = unseen.with(keys(b"a", b"c"), Seq(9), (&[Seq(8), Seq(2)], None));
     assert_eq!(again.at(b"b").unwrap().seqs, [Seq(9), Seq(7)]);
-    let seen = unseen.with(keys(b"a", b"c"), Seq(9), &[Seq(8), Seq(5)]);
+    let seen = unseen.with(keys(b"a", b"c"), Seq(9), (&[Seq(8), Seq(5)], None));
     assert_eq!(seen.at(b"b").unwrap().seqs, [Seq(9), Seq(7), Seq(3)]);
 }

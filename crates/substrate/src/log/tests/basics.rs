@@ -523,7 +523,7 @@ fn the_last_operation_of_each_batch_is_known() {
     again
         .log
         .replay(&mut |place, _, _| {
-            places.push((place.seq.0, place.is_last));
+            places.push((place.seq.0, place.is_last()));
             Ok(())
         })
         .unwrap();

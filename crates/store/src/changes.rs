@@ -1,0 +1,137 @@
+//! The changes of a key.
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+use esker_format::data::Value;
+use esker_format::ids::Seq;
+
+use crate::error::Result;
+use crate::large;
+use crate::limits::validate_key;
+use crate::past::oldest_version;
+use crate::shared::Shared;
+use crate::slot::Slot;
+
+/// A change of a key.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// The version that made it: the number of the commit.
+    pub version: u64,
+    /// The new value, or `None` where the key was removed.
+    pub value: Option<Vec<u8>>,
+}
+
+/// The changes of one key, newest first: an iterator over `Result<Change>`. It holds no versions
+/// and blocks nothing. After an error it is finished.
+pub struct Changes {
+    shared: Arc<Shared>,
+    slot: Arc<Slot>,
+    key: Vec<u8>,
+    /// Only versions from here on.
+    since: Seq,
+    /// The newest version that may be next.
+    up_to: Option<Seq>,
+    /// A version that was looked up already.
+    found: Option<(Seq, Value)>,
+}
+
+impl Changes {
+    /// The changes of `key` up to `up_to`, which is part of the history.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        slot: &Arc<Slot>,
+        key: &[u8],
+        up_to: Seq,
+    ) -> Result<Self> {
+        validate_key(key)?;
+        let since = {
+            let _open = shared.enter()?;
+            Seq(oldest_version(slot)?)
+        };
+        let (shared, slot) = (Arc::clone(shared), Arc::clone(slot));
+        let up_to = Some(up_to);
+        Ok(Self { shared, slot, key: key.to_vec(), since, up_to, found: None })
+    }
+
+    /// Only the changes that `version` and later ones made.
+    #[must_use]
+    pub fn since(mut self, version: u64) -> Self {
+        self.since = self.since.max(Seq(version));
+        self
+    }
+
+    fn step(&mut self) -> Result<Option<Change>> {
+        self.shared.check_process()?;
+        let shared = Arc::clone(&self.shared);
+        let _open = shared.enter()?;
+        let newest = match self.found.take() {
+            Some((seq, value)) => Some((seq, Some(value))),
+            None => self.older()?,
+        };
+        let Some((seq, value)) = newest else { return Ok(None) };
+        if let Some(value) = value {
+            return self.change(seq, Some(value));
+        }
+        // A removal changes something where the key had a value. Of several, the first one did.
+        let mut removed = seq;
+        loop {
+            match self.older()? {
+                None => return Ok(None),
+                Some((seq, None)) => removed = seq,
+                Some((seq, Some(value))) => {
+                    self.found = Some((seq, value));
+                    return self.change(removed, None);
+                }
+            }
+        }
+    }
+
+    /// The next older version: its number and its value.
+    fn older(&mut self) -> Result<Option<(Seq, Option<Value>)>> {
+        let Some(up_to) = self.up_to else { return Ok(None) };
+        let found = self.slot.read(|tree| tree.version(&self.key, up_to))??;
+        let older = found.as_ref().and_then(|(seq, _)| seq.0.checked_sub(1));
+        self.up_to = older.map(Seq).filter(|seq| *seq > Seq(0));
+        Ok(found)
+    }
+
+    fn change(&mut self, seq: Seq, value: Option<Value>) -> Result<Option<Change>> {
+        if seq < self.since {
+            self.finish();
+            return Ok(None);
+        }
+        let fetch = |value| large::fetch(&self.shared, &self.slot, &self.key, value);
+        Ok(Some(Change { version: seq.0, value: value.map(fetch).transpose()? }))
+    }
+
+    fn finish(&mut self) {
+        (self.up_to, self.found) = (None, None);
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<Change>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().inspect_err(|_| self.finish()).transpose()
+    }
+}
+
+impl FusedIterator for Changes {}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Key and values are left out: they do not belong in logs.
+        f.debug_struct("Changes").field("keyspace", &self.slot.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The value is left out: it does not belong in logs.
+        f.debug_struct("Change").field("version", &self.version).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,99 @@
+//! The creation of keyspaces: what is recorded, and what is opened then.
+
+use std::sync::Arc;
+
+use esker_format::block::Codec;
+use esker_format::history::HistoryMeta;
+use esker_format::ids::KeyspaceId;
+use esker_format::manifest_edit::Edit;
+use esker_format::meta::IndexMeta;
+use esker_format::superblock::{
+    FEATURE_COMPRESSION, FEATURE_HISTORY, FEATURE_LSM, FEATURE_OPERANDS,
+};
+use esker_index::{Index, Options};
+
+use crate::error::Result;
+use crate::options::{Chosen, KeyspaceOptions};
+use crate::shared::{Core, IndexOptions};
+use crate::slot::Slot;
+
+/// A keyspace that is about to be created.
+pub(crate) struct NewKeyspace<'a> {
+    id: KeyspaceId,
+    name: &'a str,
+    memtable_bytes: Option<u64>,
+    codec: Codec,
+    index: IndexMeta,
+    operator: Option<&'a Chosen>,
+    history: Option<HistoryMeta>,
+}
+
+impl<'a> NewKeyspace<'a> {
+    /// Decides what is created, as the `nth` of one record, and has older versions refuse it.
+    pub fn plan(
+        shared: &Core,
+        nth: u32,
+        name: &'a str,
+        options: &'a KeyspaceOptions,
+    ) -> Result<Self> {
+        let id = KeyspaceId(shared.manifest.state().next_keyspace.0.saturating_add(nth));
+        let new = Self {
+            id,
+            name,
+            memtable_bytes: options.memtable_bytes,
+            codec: options.compression.unwrap_or_default().codec(),
+            index: esker_index::empty(options.index.unwrap_or_default()),
+            operator: options.merge.as_ref(),
+            history: options.history.map(|history| history.meta(shared.snapshots().visible())),
+        };
+        for (feature, is_needed) in [
+            (FEATURE_COMPRESSION, new.codec != Codec::None),
+            (FEATURE_LSM, new.index.lsm().is_some()),
+            (FEATURE_OPERANDS, new.operator.is_some()),
+            (FEATURE_HISTORY, new.history.is_some()),
+        ] {
+            if is_needed {
+                require(shared, feature)?;
+            }
+        }
+        Ok(new)
+    }
+
+    pub fn edits(&self) -> Vec<Edit> {
+        let (id, name, memtable_bytes) = (self.id, self.name.to_owned(), self.memtable_bytes);
+        let mut edits = vec![Edit::KeyspaceCreate { id, name, memtable_bytes }];
+        if self.codec != Codec::None {
+            edits.push(Edit::KeyspaceCodec { id, codec: self.codec });
+        }
+        if self.index.lsm().is_some() {
+            edits.push(Edit::Index { id, index: Arc::new(self.index.clone()) });
+        }
+        if let Some(operator) = self.operator {
+            edits.push(Edit::KeyspaceOperator { id, name: operator.name.to_string() });
+        }
+        edits.extend(self.history.map(|history| Edit::KeyspaceHistory { id, history }));
+        edits
+    }
+
+    pub fn open(self, shared: &Core) -> Arc<Slot> {
+        let IndexOptions { scheme, sizes, compaction } = shared.options;
+        let options = Options {
+            memtable_bytes_max: self.memtable_bytes.unwrap_or(shared.limits.memtables_bytes),
+            scheme,
+            sizes,
+            codec: self.codec,
+            compaction,
+            history_from: self.history.map(|history| history.from),
+        };
+        let tree = Index::open(Arc::clone(&shared.env), self.id, self.index, options);
+        if let Some(operator) = self.operator {
+            tree.set_operator(operator.of(self.name));
+        }
+        Arc::new(Slot::new(self.id, self.name.to_owned(), tree))
+    }
+}
+
+/// Older versions are refused before there is anything to refuse them for.
+pub(crate) fn require(shared: &Core, features: u32) -> Result<()> {
+    if shared.manifest.requires(features) { Ok(()) } else { shared.require(features) }
+}
