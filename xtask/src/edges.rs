@@ -264,7 +264,7 @@ fn owner(path: &str) -> Option<&'static Arrow> {
 fn judge_source(arrow: &Arrow, file: &File) -> Result<Vec<Finding>> {
     let source = Source::parse(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
     let inside = file.path.strip_prefix(arrow.folder).unwrap_or_default();
-    let only_for_tests = !inside.starts_with("/src/");
+    let only_for_tests = is_only_for_tests(inside);
     let mut findings = Vec::new();
     for path in &source.paths {
         let used = path.first.replace('_', "-");
@@ -286,6 +286,11 @@ fn judge_source(arrow: &Arrow, file: &File) -> Result<Vec<Finding>> {
         }),
     );
     Ok(findings)
+}
+
+/// Whether a file of a package is compiled for tests alone: `src` has modules of tests, too.
+fn is_only_for_tests(inside: &str) -> bool {
+    !inside.starts_with("/src/") || inside.contains("/tests/") || inside.ends_with("/tests.rs")
 }
 
 /// The lines at which a file of the index crate names a kind that it may not name, each with the
@@ -414,7 +419,9 @@ mod tests {
         let text = "use esker_testkit::model;";
         let found = source_findings("crates/store/src/db.rs", text);
         assert_eq!(found, ["crates/store/src/db.rs:1: esker may not use esker-testkit here"]);
-        assert!(source_findings("crates/store/tests/model.rs", text).is_empty());
+        for tests in ["tests/model.rs", "src/open/tests.rs", "src/open/tests/model.rs"] {
+            assert!(source_findings(&format!("crates/store/{tests}"), text).is_empty(), "{tests}");
+        }
         assert_eq!(source_findings("crates/format/src/key.rs", "type X = esker::Db;").len(), 1);
         assert!(source_findings("crates/store/examples/a.rs", "use esker::Db;").is_empty());
     }

@@ -7,20 +7,22 @@
 #[path = "common/simulated/mod.rs"]
 mod simulated;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use esker_device::sim::{SimDevice, SimImage, Trace};
+use esker_device::sim::SimDevice;
 use esker_harness::counts::{Counts, budget};
-use esker_harness::crash::limited;
+use esker_harness::crash::{self, limited};
+use esker_harness::violation::Verdict;
 use esker_pages::{Allocation, planted as pages};
 use esker_sqlite::planted;
 
-use simulated::disk::{self, Disk, SuperJournal, put_super_journal};
-use simulated::judge::{Promise, before, judge, promise, super_journals};
-use simulated::session::{Point, Session, connect, connect_read_only, prepared};
-use simulated::steps::{Case, cases};
+use simulated::session::{Base, Session};
+use simulated::steps::{Case, Step, cases};
+use simulated::subject::judged;
+
+/// One crash state in this many is used and crashed again.
+const AGAIN_ONE_IN: u64 = 25;
 
 /// A kind of trace, with pages of some size, the two allocations alternately; now and then with a
 /// thread that syncs and takes checkpoints during the transactions.
@@ -31,108 +33,26 @@ fn case(name: &str, seed: u64) -> Case {
     case.over([Allocation::Slot, Allocation::Segment][(seed / 2 % 2) as usize])
 }
 
-/// Runs a trace on a disk that records.
-fn record(case: &Case, seed: u64, folder: &Path) -> (Session, Trace) {
-    let mut session = Session::start(case, &prepared(case, folder), folder);
-    let device = session.disk.device.clone();
-    device.record();
-    device.mark(0);
-    session.connection().unwrap();
-    session.mark();
-    session.hold();
-    for step in case.steps(seed) {
-        session.apply(&step).unwrap();
-        session.mark();
-    }
-    session.judge_live();
-    // Cut off here: nothing of the closing is in the trace.
-    let trace = device.take_trace().unwrap();
-    session.disconnect();
-    (session, trace)
-}
-
-/// Opens what a crash left, on a disk that records, and crashes again: before the opening is over
-/// the promise is the same, and afterwards it is what was seen.
-fn crash_again(
-    session: &Session,
-    promise: &Promise<'_>,
-    left: &SimImage,
-    found: usize,
-    seed: u64,
-) -> u64 {
-    let device = SimDevice::from_image(left);
-    let disk = Disk::mount(device.clone(), &session.disk.folder, &session.case.options);
-    device.record();
-    let is_late = seed.is_multiple_of(2);
-    let reader = is_late.then(|| connect_read_only(&disk, &session.case).unwrap());
-    let connection = connect(&disk, &session.case).unwrap();
-    device.mark(1);
-    drop(reader);
-    let trace = device.take_trace().unwrap();
-    drop(connection);
-    drop(disk);
-    let seen = Point { visible: found, durable: found, ..promise.next.clone() };
-    let mut judged = 0;
-    let crashes = trace.for_each_crash(&limited(seed, 8), |state, device| -> Result<(), ()> {
-        let promise = match state.acknowledged() {
-            Some(_) => Promise { least: found, now: promise.now, next: &seen },
-            None => Promise { ..*promise },
-        };
-        judge(session, &promise, &device.image(), 0);
-        judged += 1;
-        Ok(())
-    });
-    crashes.unwrap();
-    judged
-}
-
-/// Judges what one crash left.
-fn judge_left(
-    session: &Session,
-    promise: &Promise<'_>,
-    left: &SimImage,
-    journal: Option<&SuperJournal>,
-    number: u64,
-    counts: &mut Counts,
-) {
-    put_super_journal(&session.disk.folder, journal);
-    let found = judge(session, promise, left, number);
-    counts.add("judged", 1);
-    if number.is_multiple_of(25) {
-        counts.add("judged again", crash_again(session, promise, left, found, number));
-    }
-}
-
 /// Runs a trace and judges `limit` of the states that a crash may leave.
-fn explore(case: &Case, seed: u64, limit: u64, counts: &mut Counts) {
-    let folder = tempfile::tempdir().unwrap();
-    let (session, trace) = record(case, seed, folder.path());
-    counts.add("traces", 1);
-    counts.add("device events", trace.len() as u64);
-    let mut number = 0;
-    let crashes = trace.for_each_crash(&limited(seed, limit), |state, device| {
-        let Some(promise) = promise(&session, state) else { return Ok(()) };
-        let left = device.image();
-        for journal in super_journals(&session, state) {
-            number += 1;
-            counts.add("with a super-journal", journal.is_some().into());
-            let judging = AssertUnwindSafe(|| {
-                judge_left(&session, &promise, &left, journal.as_ref(), number, counts);
-            });
-            catch_unwind(judging)
-                .map_err(|_| format!("{}\n{}, seed {seed}: {state}", before(state), case.name))?;
-        }
-        Ok(())
-    });
-    crashes.unwrap_or_else(|place: String| panic!("{place}"));
-    assert_eq!(disk::panics(), 0, "what is tested has panicked");
+fn explore(case: &Case, seed: u64, limit: u64, counts: &mut Counts) -> Verdict {
+    let mut steps = vec![Step::Hold];
+    steps.extend(case.steps(seed));
+    judged(case, seed, || {
+        let (base, image) = Base::prepared(case);
+        let disk = Arc::new(SimDevice::from_image(&image));
+        let recording = crash::record::<Session>(case.clone(), &disk, &base, &steps)?;
+        counts.add("traces", 1);
+        counts.add("device events", recording.trace.len() as u64);
+        crash::explore(&recording, &limited(seed, limit), Some(AGAIN_ONE_IN), counts, |_| {})
+    })
 }
 
 /// Several traces of one kind.
 fn check_all(name: &str, traces: u64, limit: u64) {
     let mut counts = Counts::new("sqlite-crash", name);
     for seed in 0..traces * budget() {
-        explore(&case(name, seed), seed, limit, &mut counts);
+        let verdict = explore(&case(name, seed), seed, limit, &mut counts);
+        verdict.unwrap_or_else(|violation| panic!("{violation}"));
     }
     counts.record().unwrap();
     assert!(counts.get("judged") >= traces * limit / 2, "{counts:?}");
@@ -189,8 +109,7 @@ fn hunt(names: &[&str]) -> Option<u64> {
     for seed in 0..16 {
         for name in names {
             let mut counts = Counts::new("sqlite-planted", "");
-            let hunt = AssertUnwindSafe(|| explore(&case(name, seed), seed, 60, &mut counts));
-            let is_found = catch_unwind(hunt).is_err();
+            let is_found = explore(&case(name, seed), seed, 60, &mut counts).is_err();
             judged += counts.get("judged");
             if is_found {
                 return Some(judged);

@@ -11,149 +11,33 @@
 #[path = "common/simulated/mod.rs"]
 mod simulated;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use esker_device::sim::{
-    CrashModel, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, SimImage, Survivors,
+    CrashModel, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, Survivors,
 };
 use esker_harness::counts::{Counts, budget};
-use esker_harness::faults::{Case as Failing, Effects, each};
+use esker_harness::crash;
+use esker_harness::faults::{self, Workload};
+use esker_harness::violation::{Oracle, Verdict, ensure, without_panic};
 use esker_pages::Allocation;
 use esker_sqlite::planted::{self, Bug};
 use rusqlite::{Connection, ErrorCode};
 
-use simulated::disk::{self, Disk, PRESENCE, put_super_journal, super_journal};
-use simulated::judge::{Promise, before, judge_each, promise, super_journals};
-use simulated::session::{Session, connect, is_of_the_device, prepared};
-use simulated::steps::{Case, Step, cases};
+use simulated::disk::{Disk, PRESENCE, SuperJournals, folder, put_super_journals, super_journals};
+use simulated::session::{Base, Session, connect, is_of_the_device, prepared};
+use simulated::steps::{Case, cases};
+use simulated::subject::judged;
 
-/// A run is left after this many errors.
-const FAILURES_ENOUGH: u64 = 3;
-
-const EFFECTS: Effects = Effects {
-    power_off: true,
-    on_write: &[(Effect::ShortWrite { bytes: 700, failure: Failure::Io }, false)],
-    on_read: &[],
-};
-
-/// Whether the device answers as before once the operation has failed.
-fn passes(failing: Failing) -> bool {
-    !failing.is_sticky && !failing.drops() && failing.effect != Effect::PowerOff
-}
-
-/// Does one step; whether it failed. What it says must be what a failing device may cause.
-fn attempt(session: &mut Session, step: &Step) -> bool {
-    let Err(error) = session.apply(step) else { return false };
-    assert!(is_of_the_device(&error), "{step:?}: {error:?}");
-    true
-}
-
-/// Runs a trace until enough has failed; whether anything did.
-fn run(session: &mut Session, seed: u64, failing: Failing, counts: &mut Counts) -> bool {
-    let mut failures = 0;
-    for step in session.case.steps(seed) {
-        // What a sync has dropped, or only pretends to have, no opening can find out.
-        if step == Step::Reopen && matches!(failing.effect, Effect::FailSync(_)) {
-            continue;
-        }
-        let has_failed = attempt(session, &step);
-        session.mark();
-        failures += u64::from(has_failed);
-        if has_failed && passes(failing) {
-            session.judge_live();
-        }
-        if failures >= FAILURES_ENOUGH {
-            break;
-        }
-    }
-    counts.add("errors", failures);
-    failures > 0
-}
-
-fn fail(workload: &Workload<'_>, failing: Failing, counts: &mut Counts) {
-    let Workload { case, image, folder, seed } = *workload;
-    let mut session = Session::start(case, image, folder);
-    let device = session.disk.device.clone();
-    device.record();
-    device.mark(0);
-    session.connection().unwrap();
-    session.mark();
-    device.set_faults(failing.plan());
-    let has_failed = run(&mut session, seed, failing, counts);
-    counts.add("runs", 1);
-    counts.add("runs with an error", has_failed.into());
-    let trace = device.take_trace().unwrap();
-    let killed = device.image();
-    if has_failed && !failing.drops() {
-        device.set_faults(FaultPlan::new());
-        if failing.effect != Effect::PowerOff {
-            session.judge_live();
-        }
-    }
-    let lost = device.crash(&Survivors::nothing(), &CrashModel::default());
-    let some = device.crash(&Survivors::Random(failing.nth), &CrashModel::default());
-    let journal = super_journal(folder);
-    session.disconnect();
-    let point = session.point.clone();
-    let now = Promise { least: point.durable, now: &point, next: &point };
-    for (number, left) in [killed, lost, some].iter().enumerate() {
-        judge_each(&session, &now, left, std::slice::from_ref(&journal), number as u64);
-        counts.add("judged", 1);
-    }
-    if !case.is_relaxed {
-        // The power fails as well, at some moment of the run.
-        let limit = if case.files.len() > 1 { 6 } else { 2 };
-        let options = CrashOptions { limit: Some(limit), seed: failing.nth, ..Default::default() };
-        let crashes = trace.for_each_crash(&options, |state, device| {
-            let Some(promise) = promise(&session, state) else { return Ok(()) };
-            counts.add("judged", 1);
-            let journals = super_journals(&session, state);
-            let judging = || judge_each(&session, &promise, &device.image(), &journals, 1);
-            catch_unwind(AssertUnwindSafe(judging))
-                .map_err(|_| format!("{}\n{state}", before(state)))
-        });
-        crashes.unwrap_or_else(|place| panic!("{place}"));
-    }
-    assert_eq!(disk::panics(), 0, "what is tested has panicked");
-}
-
-/// A trace over databases on a disk.
-struct Workload<'a> {
-    case: &'a Case,
-    image: &'a SimImage,
-    folder: &'a Path,
-    seed: u64,
-}
-
-/// How often a run without an error asks the device for something.
-fn sound_run(workload: &Workload<'_>) -> impl Fn(OpKind) -> u64 {
-    let Workload { case, image, folder, seed } = *workload;
-    let mut session = Session::start(case, image, folder);
-    session.connection().unwrap();
-    session.disk.device.set_faults(FaultPlan::new());
-    for step in case.steps(seed) {
-        session.apply(&step).unwrap();
-    }
-    let device = session.disk.device.clone();
-    let counts = OpKind::ALL.map(|kind| device.op_count_of(kind));
-    session.disconnect();
-    move |kind| counts[kind as usize]
-}
-
-fn explore(case: &Case, seed: u64, most: u64, counts: &mut Counts) {
-    let folder = tempfile::tempdir().unwrap();
-    let image = prepared(case, folder.path());
-    let workload = Workload { case, image: &image, folder: folder.path(), seed };
-    let operations = sound_run(&workload);
-    let kinds = [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Open];
-    let operations = kinds.map(|kind| (kind, operations(kind)));
-    let verdict = each(operations, most, &EFFECTS, |failing| {
-        fail(&workload, failing, counts);
-        Ok(())
-    });
-    verdict.unwrap_or_else(|violation| panic!("{}, seed {seed}: {violation}", case.name));
+/// Runs a trace under one fault after another, about `most` of a kind and effect.
+fn explore(case: &Case, seed: u64, most: u64, counts: &mut Counts) -> Verdict {
+    judged(case, seed, || {
+        let (base, image) = Base::prepared(case);
+        let steps = case.steps(seed);
+        let workload = Workload { case, image: &image, base: &base, ops: &steps };
+        faults::run::<Session>(&workload, most, counts)
+    })
 }
 
 fn check_all(name: &str, most: u64) {
@@ -162,51 +46,52 @@ fn check_all(name: &str, most: u64) {
     for seed in 0..budget() {
         for allocation in [Allocation::Slot, Allocation::Segment] {
             let case = case.clone().over(allocation);
-            explore(&case, seed, most * budget(), &mut counts);
+            let verdict = explore(&case, seed, most * budget(), &mut counts);
+            verdict.unwrap_or_else(|violation| panic!("{violation}"));
         }
     }
     counts.record().unwrap();
-    assert!(counts.get("runs with an error") > 4 * most, "{counts:?}");
+    assert!(counts.get("surfaced") > 4 * most, "{counts:?}");
 }
 
 #[test]
 fn small_transactions() {
-    check_all("small transactions", 6);
+    check_all("small transactions", 7);
 }
 
 #[test]
 fn transactions_that_spill() {
-    check_all("spilled", 6);
+    check_all("spilled", 7);
 }
 
 #[test]
 fn savepoints_and_rollbacks() {
-    check_all("savepoints", 6);
+    check_all("savepoints", 7);
 }
 
 #[test]
 fn vacuum_with_another_page_size() {
-    check_all("vacuum", 6);
+    check_all("vacuum", 7);
 }
 
 #[test]
 fn versions_with_names() {
-    check_all("pinned", 6);
+    check_all("pinned", 7);
 }
 
 #[test]
 fn relaxed_commits() {
-    check_all("relaxed", 6);
+    check_all("relaxed", 7);
 }
 
 #[test]
 fn two_files_in_one_transaction() {
-    check_all("attached", 9);
+    check_all("attached", 11);
 }
 
 #[test]
 fn two_files_that_become_shorter() {
-    check_all("attached, cut", 4);
+    check_all("attached, cut", 5);
 }
 
 /// A row for each of two files, in one transaction that is not yet committed.
@@ -241,13 +126,13 @@ fn twos(connection: &Connection) -> [i64; 2] {
 fn twos_after_a_crash(case: &Case, disk: Disk, connection: Connection) -> [i64; 2] {
     let left = disk.device.crash(&Survivors::everything(), &CrashModel::default());
     let folder = disk.folder.clone();
-    let journal = super_journal(&folder);
+    let journals = super_journals(&folder);
     drop(connection);
     drop(disk);
-    put_super_journal(&folder, journal.as_ref());
+    put_super_journals(&folder, &journals);
     let disk = Disk::of_image(&left, &folder, &case.options);
     let found = twos(&connect(&disk, case).unwrap());
-    put_super_journal(&folder, None);
+    put_super_journals(&folder, &SuperJournals::new());
     found
 }
 
@@ -255,13 +140,13 @@ fn twos_after_a_crash(case: &Case, disk: Disk, connection: Connection) -> [i64; 
 /// written: when it is opened again, the super-journal must still say so.
 #[test]
 fn a_rollback_leaves_the_super_journal_of_what_is_prepared() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let (case, disk, connection) = two_files(folder.path());
     let plan = FaultPlan::new().with(failing_syncs("other", 0)).with(failing_syncs("main", 1));
     disk.device.set_faults(plan);
     connection.execute_batch(BOTH).unwrap();
     assert!(is_of_the_device(&connection.execute_batch("COMMIT").unwrap_err()));
-    assert!(super_journal(folder.path()).is_some());
+    assert_eq!(super_journals(folder.path()).len(), 1);
     assert_eq!(twos_after_a_crash(&case, disk, connection), [0, 0]);
 }
 
@@ -269,7 +154,7 @@ fn a_rollback_leaves_the_super_journal_of_what_is_prepared() {
 /// back at once.
 #[test]
 fn a_statement_that_reads_on_takes_no_super_journal_away() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let (case, disk, connection) = two_files(folder.path());
     let mut select = connection.prepare("SELECT id FROM main.t").unwrap();
     let mut rows = select.query([]).unwrap();
@@ -278,12 +163,12 @@ fn a_statement_that_reads_on_takes_no_super_journal_away() {
     connection.execute_batch(BOTH).unwrap();
     assert!(is_of_the_device(&connection.execute_batch("COMMIT").unwrap_err()));
     let left = disk.device.image();
-    let journal = super_journal(folder.path());
+    let journals = super_journals(folder.path());
     drop(rows);
     drop(select);
     drop(connection);
     drop(disk);
-    put_super_journal(folder.path(), journal.as_ref());
+    put_super_journals(folder.path(), &journals);
     let disk = Disk::of_image(&left, folder.path(), &case.options);
     assert_eq!(twos(&connect(&disk, &case).unwrap()), [0, 0]);
 }
@@ -293,7 +178,7 @@ fn a_statement_that_reads_on_takes_no_super_journal_away() {
 #[test]
 fn what_a_super_journal_has_decided_is_seen_in_all_files() {
     for failing in ["main", "other"] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let (case, disk, connection) = two_files(folder.path());
         disk.device.set_faults(FaultPlan::new().with(failing_syncs(failing, 1)));
         connection.execute_batch(&format!("{BOTH}; COMMIT")).unwrap();
@@ -308,8 +193,8 @@ fn what_a_super_journal_has_decided_is_seen_in_all_files() {
 
 /// The super-journal is gone, and SQLite received an error and rolls back. Wherever the power
 /// fails then, the transaction is in both files or in none, because neither file is decided alone.
-fn lose_a_super_journal() {
-    let folder = tempfile::tempdir().unwrap();
+fn lose_a_super_journal() -> Verdict {
+    let folder = folder();
     let (case, disk, connection) = two_files(folder.path());
     disk.device.record();
     disk.device.mark(0);
@@ -331,7 +216,7 @@ fn lose_a_super_journal() {
     let trace = disk.device.take_trace().unwrap();
     let history = disk.history.lock().unwrap().len();
     drop((connection, disk));
-    let crashes = trace.for_each_crash(&CrashOptions::default(), |state, device| {
+    crash::each(&trace, &CrashOptions::default(), |state, device| {
         // While it was there it decided.
         let is_gone =
             history as u64 - 1 == state.marks.iter().filter(|n| **n >= PRESENCE).count() as u64;
@@ -340,22 +225,22 @@ fn lose_a_super_journal() {
         }
         let disk = Disk::of_image(&device.image(), folder.path(), &case.options);
         let found = twos(&connect(&disk, &case).unwrap());
-        if found[0] == found[1] { Ok(()) } else { Err(format!("{found:?}: {state}")) }
-    });
-    crashes.unwrap_or_else(|place| panic!("{place}"));
+        ensure(found[0] == found[1], Oracle::CommitsAreWhole, || format!("{found:?}"))
+    })?;
+    Ok(())
 }
 
 #[test]
 fn a_super_journal_that_may_be_gone_decides_at_the_next_opening() {
-    lose_a_super_journal();
+    lose_a_super_journal().unwrap_or_else(|violation| panic!("{violation}"));
     let hunt = || planted::with(Bug::DoubtForgotten, lose_a_super_journal);
-    assert!(catch_unwind(hunt).is_err(), "a suite that cannot fail proves nothing");
+    assert!(without_panic(hunt).is_err(), "a suite that cannot fail proves nothing");
 }
 
 /// Whether a super-journal is there decides; where that cannot be found out, nothing does.
 #[test]
 fn a_super_journal_that_cannot_be_looked_for_decides_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let (case, disk, connection) = two_files(folder.path());
     drop(connection);
     let store = disk.store("main.db").unwrap();
@@ -380,7 +265,7 @@ const MOVING: &str = "UPDATE t SET k = k + 1 WHERE id % 97 = 0";
 fn a_full_disk_is_said_and_no_more() {
     let segments = cases().into_iter().map(|case| case.over(Allocation::Segment));
     for case in cases().into_iter().chain(segments) {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let image = prepared(&case, folder.path());
         let disk = Disk::of_image(&image, folder.path(), &case.options);
         disk.device.set_capacity_bytes(case.files.len() as u64 * 512 * 1024);
@@ -443,9 +328,8 @@ fn planted_bugs_are_found() {
     ] {
         let case = cases().into_iter().find(|case| case.name == name).unwrap();
         let mut counts = Counts::new("sqlite-planted", format!("{bug:?}"));
-        let hunt = AssertUnwindSafe(|| explore(&case, 0, 10, &mut counts));
-        let is_found = planted::with(bug, || catch_unwind(hunt)).is_err();
-        assert!(is_found, "{bug:?} was not found");
+        let found = planted::with(bug, || explore(&case, 0, 10, &mut counts));
+        assert!(found.is_err(), "{bug:?} was not found");
         let mut until = Counts::new("sqlite-planted", format!("{bug:?}"));
         until.add("judged until found", counts.get("judged"));
         until.record().unwrap();

@@ -6,22 +6,22 @@
 //! full, and then is not, it writes again. After a crash it is that state, or the one whose commit
 //! failed, in all files.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "common/simulated/mod.rs"]
 mod simulated;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use esker_device::sim::{
     CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimImage, Survivors,
 };
 use esker_harness::counts::{Counts, budget};
+use esker_harness::violation::{Verdict, without_panic};
 use esker_sqlite::planted::{self, Bug};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use simulated::disk::{self, Disk, put_super_journal, super_journal};
+use simulated::disk::{self, Disk, SuperJournals, folder, put_super_journals, super_journals};
 use simulated::session::{connect, is_of_the_device, prepared};
 use simulated::steps::{Case, cases};
 
@@ -40,11 +40,6 @@ fn sum(connection: &Connection, schema: &str) -> rusqlite::Result<Sum> {
 /// What the transactions leave in an ordinary file.
 fn plain(connection: &Connection) -> Option<i64> {
     connection.query_row("SELECT max(x) FROM main.p", [], |row| row.get(0)).unwrap()
-}
-
-/// In memory, where there is such a folder: the ordinary file is synced.
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 fn case() -> Case {
@@ -141,7 +136,7 @@ fn is_one(mode: &str) -> bool {
 }
 
 fn fail(case: &Case, image: &SimImage, folder: &Path, failing: Failing) -> u64 {
-    put_super_journal(folder, None);
+    put_super_journals(folder, &SuperJournals::new());
     let disk = Disk::of_image(image, folder, &case.options);
     let connection = keep(&disk, case, failing.mode);
     let now = sum(&connection, "a").unwrap();
@@ -176,18 +171,17 @@ fn fail(case: &Case, image: &SimImage, folder: &Path, failing: Failing) -> u64 {
             judge_live(&connection, &disk, case, &known);
             assert_eq!(plain(&connection), None);
         }
-        let journal = super_journal(folder);
+        let journals = super_journals(folder);
         let left = disk.device.image();
         drop(connection);
         drop(disk);
         if is_one(failing.mode) && !failing.has_plain {
-            put_super_journal(folder, journal.as_ref());
+            put_super_journals(folder, &journals);
             judge_left(&left, folder, case, &known);
         }
-        put_super_journal(folder, None);
+        put_super_journals(folder, &SuperJournals::new());
         return errors;
     }
-    assert_eq!(disk::panics(), 0, "what is tested has panicked");
     let lost = disk.device.crash(&Survivors::nothing(), &CrashModel::default());
     drop(connection);
     drop(disk);
@@ -210,7 +204,7 @@ fn operations(case: &Case, image: &SimImage, folder: &Path, mode: &str) -> impl 
     move |kind| counts[kind as usize]
 }
 
-fn explore(mode: &'static str, has_plain: bool, most: u64, counts: &mut Counts) {
+fn explore(mode: &'static str, has_plain: bool, most: u64, counts: &mut Counts) -> Verdict {
     let case = case();
     let folder = folder();
     let image = prepared(&case, folder.path());
@@ -228,14 +222,14 @@ fn explore(mode: &'static str, has_plain: bool, most: u64, counts: &mut Counts) 
             let stride = (operations(kind) / most).max(1);
             for nth in (0..operations(kind)).step_by(stride as usize) {
                 let failing = Failing { mode, kind, nth, failure, is_sticky, has_plain };
-                let run = || fail(&case, &image, folder.path(), failing);
-                let errors = catch_unwind(AssertUnwindSafe(run));
-                let errors = errors.unwrap_or_else(|_| panic!("{failing:?}"));
+                let errors = without_panic(|| Ok(fail(&case, &image, folder.path(), failing)));
+                let errors = disk::ensure_no_panics().and(errors);
                 counts.add("runs", 1);
-                counts.add("errors", errors);
+                counts.add("errors", errors.map_err(|v| v.at(format!("{failing:?}")))?);
             }
         }
     }
+    Ok(())
 }
 
 #[test]
@@ -243,7 +237,8 @@ fn what_fails_is_rolled_back_in_all_files() {
     for (mode, has_plain) in MODES.map(|mode| (mode, false)).into_iter().chain(WITH_PLAIN) {
         let name = if has_plain { format!("{mode}, a plain file") } else { mode.to_owned() };
         let mut counts = Counts::new("sqlite-kept-locks", name);
-        explore(mode, has_plain, 12 * budget(), &mut counts);
+        let verdict = explore(mode, has_plain, 12 * budget(), &mut counts);
+        verdict.unwrap_or_else(|violation| panic!("{violation}"));
         counts.record().unwrap();
         assert!(counts.get("errors") > 12, "{counts:?}");
     }
@@ -303,9 +298,8 @@ fn planted_bugs_are_found() {
         Bug::SuperJournalRemoved,
     ] {
         let mut counts = Counts::new("sqlite-planted", format!("{bug:?}"));
-        let hunt = AssertUnwindSafe(|| explore("delete", false, 40, &mut counts));
-        let is_found = planted::with(bug, || catch_unwind(hunt)).is_err();
-        assert!(is_found, "{bug:?} was not found");
+        let found = planted::with(bug, || explore("delete", false, 40, &mut counts));
+        assert!(found.is_err(), "{bug:?} was not found");
         let mut until = Counts::new("sqlite-planted", format!("{bug:?}"));
         until.add("runs until found", counts.get("runs"));
         until.record().unwrap();

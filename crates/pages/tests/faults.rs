@@ -9,142 +9,33 @@
 mod common;
 #[path = "common/session.rs"]
 mod session;
+#[path = "common/subject.rs"]
+mod subject;
 
 use common::*;
 use esker_device::sim::{
-    CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage, Survivors,
+    CrashModel, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, Survivors,
 };
-use esker_harness::counts::budget;
-use esker_harness::faults::{Case, Effects, each};
-use esker_pages::planted::{self, Bug};
+use esker_harness::counts::{Counts, budget};
+use esker_harness::faults::{self, Workload};
+use esker_pages::planted::Bug;
 use esker_pages::{Allocation, Durability, Error, Options};
 use session::Session;
-
-/// A device that is gone for good is left after this many failed operations.
-const FAILURES_ENOUGH: usize = 4;
-
-const EFFECTS: Effects = Effects {
-    power_off: true,
-    on_write: &[
-        (Effect::ShortWrite { bytes: 1, failure: Failure::Io }, false),
-        (Effect::ShortWrite { bytes: 512, failure: Failure::Io }, false),
-        (Effect::ShortWrite { bytes: 700, failure: Failure::Io }, false),
-    ],
-    on_read: &[],
-};
-
-fn ops(seed: u64) -> Vec<Op> {
-    history(seed, 120, 40)
-}
-
-/// How often a run asks the device for something.
-fn sound_run(seed: u64) -> SimDevice {
-    let mut session = Session::start(disk(), small_of(seed)).unwrap();
-    for op in ops(seed) {
-        session.apply(&op).unwrap();
-    }
-    session.device.clone()
-}
-
-/// What a run with a fault left.
-struct Outcome {
-    session: Session,
-    /// Names that were being given or taken when something failed.
-    doubt: Vec<u8>,
-    /// Whether the store could not be opened again within the run.
-    is_gone: bool,
-}
-
-fn run(seed: u64, case: Case) -> Option<Outcome> {
-    let device = disk();
-    device.set_faults(case.plan());
-    let mut session = Session::start(device, small_of(seed)).ok()?;
-    let (mut failures, mut doubt) = (0, Vec::new());
-    for op in ops(seed) {
-        let Err(error) = session.apply(&op) else { continue };
-        let is_refusal = matches!(error, Error::InvalidArgument(_) | Error::Stale { .. });
-        assert!(!is_refusal, "{case:?}: {op:?}: {error}");
-        if let Op::PinNamed(n) | Op::UnpinNamed(n) = op {
-            doubt.push(n);
-        }
-        session.writer = None;
-        failures += 1;
-        if session.store.is_none() || failures >= FAILURES_ENOUGH {
-            break;
-        }
-    }
-    let is_gone = session.store.is_none();
-    Some(Outcome { session, doubt, is_gone })
-}
-
-/// Opens what is left and judges it.
-fn judge(outcome: &Outcome, image: &SimImage, is_power_lost: bool, case: Case) {
-    let session = &outcome.session;
-    let device = SimDevice::from_image(image);
-    let store = open(&device, &session.options).unwrap_or_else(|error| panic!("{case:?}: {error}"));
-    let snapshot = store.pin();
-    let found = snapshot.version();
-    assert!(found >= session.durable, "{case:?}: {found} is before {}", session.durable);
-    let contents = read_all(&snapshot).unwrap();
-    let mut attempted = session.prepared.iter().filter(|(version, _)| *version == found);
-    let is_known = session.versions.get(&found) == Some(&contents);
-    assert!(
-        is_known || attempted.any(|(_, tried)| *tried == contents),
-        "{case:?}: version {found} is not what was written"
-    );
-    let is_sound = session.store.as_ref().is_some_and(|store| store.poisoned().is_none());
-    if is_sound && !is_power_lost {
-        assert_eq!(found, session.newest(), "{case:?}");
-    }
-    for (n, (version, contents)) in &session.names {
-        if outcome.doubt.contains(n) {
-            continue;
-        }
-        let snapshot = store.at_named(&name(*n)).unwrap();
-        assert_eq!((snapshot.version(), &read_all(&snapshot).unwrap()), (*version, contents));
-    }
-    if store.prepared().is_some() {
-        store.decide(case.nth.is_multiple_of(2)).unwrap();
-    }
-    assert!(store.check().unwrap().accounted, "{case:?}");
-}
-
-fn fail(seed: u64, case: Case) -> bool {
-    let Some(outcome) = run(seed, case) else { return false };
-    let device = &outcome.session.device;
-    let killed = device.image();
-    if !outcome.is_gone && case.kind != OpKind::Read && case.effect != Effect::PowerOff {
-        device.set_faults(FaultPlan::new());
-        // What is readable stays readable, poisoned or not, unless a failed sync dropped it.
-        if !case.drops() {
-            let store = outcome.session.store();
-            let contents = read_all(&store.pin()).unwrap();
-            assert_eq!(contents, *outcome.session.contents(), "{case:?}");
-        }
-    }
-    let lost = device.crash(&Survivors::nothing(), &CrashModel::default());
-    let some = device.crash(&Survivors::Random(case.nth), &CrashModel::default());
-    judge(&outcome, &killed, false, case);
-    judge(&outcome, &lost, true, case);
-    judge(&outcome, &some, true, case);
-    true
-}
+use subject::{Case, nothing};
 
 #[test]
 fn whatever_fails_nothing_durable_is_lost() {
-    let mut runs = 0;
+    let mut counts = Counts::new("page-store", "an operation of the device fails");
     for seed in 0..4 * budget() {
-        let sound = sound_run(seed);
-        let kinds = [OpKind::Read, OpKind::Write, OpKind::Sync];
-        let operations = kinds.map(|kind| (kind, sound.op_count_of(kind)));
-        let verdict = each(operations, 20 * budget(), &EFFECTS, |case| {
-            runs += u64::from(fail(seed, case));
-            Ok(())
-        });
+        let case = Case { options: small_of(seed), is_late: false };
+        let (image, ops) = (disk().image(), history(seed, 120, 40));
+        let workload =
+            Workload::<Session> { case: &case, image: &image, base: &nothing(), ops: &ops };
+        let verdict = faults::run(&workload, 20 * budget(), &mut counts);
         verdict.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     }
-    assert!(runs > 800, "{runs}");
-    count("an operation of the device fails", runs, 3 * runs);
+    assert!(counts.get("runs") > 800, "{counts:?}");
+    counts.record().unwrap();
 }
 
 /// A transaction that was prepared and is committed has taken place elsewhere too: it is seen
@@ -263,10 +154,12 @@ fn decide_on_full_disks() -> [u32; 2] {
 
 #[test]
 fn a_decision_finds_room_where_a_cut_finds_none() {
-    let found = decide_on_full_disks();
+    let mut found = [0; 2];
+    hunt(Bug::DecisionFindsNoRoom, [()], |(), _| {
+        found = decide_on_full_disks();
+        Ok(())
+    });
     assert!(found[0] > 0 && found[1] > 0, "{found:?}");
-    let hunt = || planted::with(Bug::DecisionFindsNoRoom, decide_on_full_disks);
-    assert!(std::panic::catch_unwind(hunt).is_err(), "a suite that cannot fail proves nothing");
 }
 
 /// A disk that is full refuses what grows, and nothing else.

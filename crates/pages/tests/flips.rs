@@ -10,14 +10,19 @@ mod common;
 mod session;
 
 use common::*;
-use esker_device::sim::{SimDevice, SimImage};
-use esker_harness::counts::budget;
-use esker_pages::Result;
+use esker_device::{Caching, Device, Open};
+use esker_harness::counts::{Counts, budget};
+use esker_harness::flips::{self, Damage, Judge, Sampling};
+use esker_harness::image::{Image, ImageDevice, Touched};
+use esker_harness::violation::Verdict;
+use esker_pages::{PageStore, Result};
 use session::Session;
+
+const SECTOR_BYTES: usize = 512;
 
 /// A store on a disk that was left in some way.
 struct Specimen {
-    image: SimImage,
+    image: Image,
     session: Session,
     is_closed: bool,
 }
@@ -41,13 +46,14 @@ fn specimen(seed: u64, is_closed: bool) -> Specimen {
     if is_closed {
         session.reopen().unwrap();
     }
-    Specimen { image: session.device.image(), session, is_closed }
+    Specimen { image: Image::from_files(session.device.files()), session, is_closed }
 }
 
 impl Specimen {
-    /// Reads everything; panics where it is wrong. Whether all of it was there.
-    fn read(&self, device: &SimDevice) -> Result<()> {
-        let store = open(device, &self.session.options)?;
+    /// Reads and checks everything; panics where it is wrong. Whether all of it was there.
+    fn read(&self, device: &ImageDevice) -> Result<()> {
+        let file = device.open(FILE, Open::Existing, Caching::Buffered)?;
+        let store = PageStore::open(file, self.session.options.clone())?;
         let snapshot = store.pin();
         let version = snapshot.version();
         let newest = self.session.newest();
@@ -71,76 +77,76 @@ impl Specimen {
             let read = read_all(&snapshot);
             check(read.map(|read| assert_eq!(read, *contents)), true);
         }
-        first
+        let report = store.check();
+        assert!(first.is_ok() || report.is_err(), "reads fail, and check finds nothing");
+        first.and(report.map(drop))
     }
 
-    fn damaged(&self, offset: usize, mask: u8) -> bool {
-        let device = SimDevice::from_image(&self.image);
-        device.flip(FILE, offset as u64, mask);
-        let read = || self.read(&device).is_err();
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
-        outcome.unwrap_or_else(|_| panic!("byte {offset} ^ {mask:#x}"))
+    /// What is read of the undamaged store.
+    fn touched(&self) -> Touched {
+        let device = ImageDevice::tracking(&self.image);
+        self.read(&device).unwrap();
+        device.touched()
+    }
+
+    /// Judges all damages of some kinds. Counts what there was, and what was noticed.
+    fn judge<T>(
+        &self,
+        counts: &mut Counts,
+        damages: impl FnOnce(&mut Judge<'_>) -> Verdict<T>,
+    ) -> T {
+        let judged = damages(&mut |damage: &Damage<'_>| {
+            // Of a file without a byte a store may be made.
+            if damage.image.files().all(|(_, len)| len == 0) {
+                return Ok(());
+            }
+            let outcome = self.read(&ImageDevice::new(damage.image));
+            counts.add("judged", 1);
+            counts.add("noticed", outcome.is_err().into());
+            Ok(())
+        });
+        judged.unwrap_or_else(|violation| panic!("{violation}"))
     }
 }
 
-fn every_byte(seed: u64, is_closed: bool) -> u64 {
-    let specimen = specimen(seed, is_closed);
-    specimen.read(&SimDevice::from_image(&specimen.image)).unwrap();
-    let bytes = specimen.image.files().remove(FILE).unwrap();
-    let (mut judged, mut noticed) = (0, 0);
-    for (offset, byte) in bytes.iter().enumerate() {
-        // Long runs of zeros are space that has not been used yet, and the padding of nodes.
-        let around = &bytes[offset.saturating_sub(64)..(offset + 64).min(bytes.len())];
-        let is_sampled = around.iter().any(|byte| *byte != 0) || offset.is_multiple_of(61);
-        if is_sampled {
-            let mask = [0x01, 0x80, 0xff][(offset + usize::from(*byte)) % 3];
-            noticed += usize::from(specimen.damaged(offset, mask));
-            judged += 1;
-        }
+fn every_byte(case: &str, is_closed: bool) {
+    let mut counts = Counts::new("page-store", case);
+    let sampling = Sampling::one_in(1);
+    // More zeros than elsewhere: the room in nodes is checksummed.
+    let sampling = Sampling { run_stride: (sampling.run_stride / 5).max(1), ..sampling };
+    for seed in 0..3 * budget() {
+        let specimen = specimen(seed, is_closed);
+        let touched = specimen.touched();
+        let noticed = counts.get("noticed");
+        let taken = specimen
+            .judge(&mut counts, |judge| flips::bytes(&specimen.image, &touched, sampling, judge));
+        counts.add("runs", 1);
+        taken.add_to(&mut counts);
+        assert!(counts.get("noticed") > noticed + 4000, "{counts:?}");
     }
-    assert!(noticed > 4000, "{noticed} of {}", bytes.len());
-    judged
+    counts.record().unwrap();
 }
 
 #[test]
 fn damage_after_a_clean_close_is_an_error_or_nothing() {
-    let judged = (0..2 * budget()).map(|seed| every_byte(seed, true)).sum();
-    count("a byte damaged after a clean close", 2 * budget(), judged);
+    every_byte("a byte damaged after a clean close", true);
 }
 
 #[test]
 fn damage_after_a_crash_is_an_error_or_takes_the_last_commit() {
-    let judged = (0..2 * budget()).map(|seed| every_byte(seed, false)).sum();
-    count("a byte damaged after a crash", 2 * budget(), judged);
+    every_byte("a byte damaged after a crash", false);
 }
 
 #[test]
 fn zeroed_and_stale_sectors_and_short_files_are_errors_or_nothing() {
-    let mut judged = 0;
+    let mut counts = Counts::new("page-store", "sectors zeroed or moved, files cut");
     for (seed, is_closed) in [(2, true), (3, false)] {
         let specimen = specimen(seed, is_closed);
-        let bytes = specimen.image.files().remove(FILE).unwrap();
-        let mut judge = |bytes: Vec<u8>, place: String| {
-            judged += 1;
-            let files = [(FILE.to_owned(), bytes)].into();
-            let device = SimDevice::from_files(&files);
-            let read = || specimen.read(&device).is_err();
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
-            outcome.unwrap_or_else(|_| panic!("{place}"))
-        };
-        for sector in 0..bytes.len() / 512 {
-            let range = sector * 512..(sector + 1) * 512;
-            let mut zeroed = bytes.clone();
-            zeroed[range.clone()].fill(0);
-            judge(zeroed, format!("sector {sector} is zeros"));
-            let mut moved = bytes.clone();
-            let other = (sector * 7 + 3) % (bytes.len() / 512);
-            moved[range].copy_from_slice(&bytes[other * 512..][..512]);
-            judge(moved, format!("sector {sector} is that of {other}"));
-            if sector > 0 {
-                judge(bytes[..sector * 512 + 5].to_vec(), format!("cut in sector {sector}"));
-            }
-        }
+        counts.add("runs", 1);
+        specimen.judge(&mut counts, |judge| {
+            flips::units(&specimen.image, None, SECTOR_BYTES, judge)?;
+            flips::cuts(&specimen.image, usize::MAX, judge)
+        });
     }
-    count("sectors zeroed or moved, files cut", 2, judged);
+    counts.record().unwrap();
 }

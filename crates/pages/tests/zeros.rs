@@ -1,7 +1,7 @@
 //! A file that begins with zeros: a new store is made of nothing, and of what a creation left that
 //! was cut off. Everything else is refused and left as it is.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -11,8 +11,15 @@ use common::*;
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashOptions, SimDevice};
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
-use esker_pages::planted::{self, Bug};
+use esker_harness::counts::{Counts, assert_passes};
+use esker_harness::image::Image;
+use esker_harness::violation::{Oracle, Verdict, ensure};
+use esker_harness::{crash, flips};
+use esker_pages::planted::Bug;
 use esker_pages::{Allocation, Durability, Error, Options, PageStore};
+
+/// Lengths of zeros in the place of the head of a file, about.
+const HEADS: usize = 150;
 
 fn holding(bytes: &[u8]) -> Arc<dyn DeviceFile> {
     let file = MemoryDevice::new().open(FILE, Open::CreateNew, Caching::Buffered).unwrap();
@@ -62,43 +69,53 @@ fn store_after(commits: u8, options: &Options, is_closed: bool) -> (Vec<u8>, Con
     (if is_closed { bytes_of(&*file) } else { left }, contents)
 }
 
-/// Zeros in the place of the first bytes, as many as there are, are found: what is read is what
-/// was there, or there is an error.
-fn lose_heads() {
+/// Zeros in the place of the first bytes are found: what is read is what was there, or there is an
+/// error.
+fn lose_heads(counts: &mut Counts) -> Verdict {
     for allocation in [Allocation::Slot, Allocation::Segment] {
         for commits in [1, 2, 3, 4, 7] {
             for is_closed in [true, false] {
                 let options = small().allocation(allocation);
                 let (bytes, contents) = store_after(commits, &options, is_closed);
-                // Of the superblocks sector by sector, and within them; then the rest.
-                let head = (0..=16 * 1024).step_by(512).flat_map(|at| [at, at + 1, at + 100]);
-                for len in head.chain((16 * 1024..bytes.len()).step_by(4096)) {
-                    let mut cut = bytes.clone();
-                    cut[..len].fill(0);
-                    for found in opened(&cut, &options) {
-                        let what = format!("{allocation:?} {commits} {is_closed}: {len} zeros");
-                        match found {
-                            Ok(found) => assert!(found == contents, "{what}: something else"),
-                            Err(Error::Foreign { .. } | Error::Corrupt { .. }) => {}
-                            Err(error) => panic!("{what}: {error}"),
-                        }
-                    }
-                }
+                counts.add("runs", 1);
+                let image = Image::from_files([(FILE.to_owned(), bytes)]);
+                let heads = flips::heads(&image, HEADS, &mut |damage| {
+                    counts.add("judged", 1);
+                    judge_head(&damage.image.bytes(FILE), &options, &contents)
+                });
+                let store = format!("{allocation:?} {commits} {is_closed}");
+                heads.map_err(|violation| violation.at(store))?;
             }
         }
     }
+    Ok(())
+}
+
+fn judge_head(bytes: &[u8], options: &Options, contents: &Contents) -> Verdict {
+    // Of nothing but zeros a store may be made.
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(());
+    }
+    for found in opened(bytes, options) {
+        let is_right = match &found {
+            Ok(found) => found == contents,
+            Err(error) => matches!(error, Error::Foreign { .. } | Error::Corrupt { .. }),
+        };
+        let said = || found.map_or_else(|error| error.to_string(), |_| "something else".into());
+        ensure(is_right, Oracle::DamageIsNotData, said)?;
+    }
+    Ok(())
 }
 
 #[test]
 fn a_store_that_lost_its_head_is_refused() {
-    lose_heads();
+    let mut counts = Counts::new("page-store", "heads that are zeros");
+    assert_passes(lose_heads(&mut counts).map(|()| counts));
 }
 
-/// A suite that cannot fail proves nothing.
 #[test]
 fn a_head_that_is_enough_is_found() {
-    let hunt = || planted::with(Bug::HeadIsEnough, lose_heads);
-    assert!(std::panic::catch_unwind(hunt).is_err());
+    hunt(Bug::HeadIsEnough, [()], |(), counts| lose_heads(counts));
 }
 
 /// Files that begin with zeros, followed by data of another program.
@@ -134,11 +151,11 @@ fn a_creation_that_was_cut_off_is_begun_again() {
         drop(open(&device, &options).unwrap());
         let trace = device.take_trace().unwrap();
         let limits = CrashOptions { limit: Some(400), seed, ..CrashOptions::default() };
-        let crashes = trace.for_each_crash(&limits, |state, device| -> Result<(), String> {
+        let crashes = crash::each(&trace, &limits, |_, device| {
             let left = device.image();
             let first: fn(&SimDevice, &Options) -> _ =
                 if judged % 2 == 0 { open } else { open_late };
-            let store = first(device, &options).map_err(|error| format!("{state}: {error}"))?;
+            let store = first(device, &options).unwrap();
             assert_eq!(read_all(&store.pin()).unwrap(), Contents::empty(512));
             assert!(store.check().unwrap().accounted);
             let mut writer = store.begin(&store.pin()).unwrap();
@@ -151,7 +168,7 @@ fn a_creation_that_was_cut_off_is_begun_again() {
             judged += 1;
             Ok(())
         });
-        crashes.unwrap_or_else(|place| panic!("seed {seed}: {place}"));
+        crashes.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     }
     assert!(judged >= 60, "{judged}");
     count("a power cut in a creation", 8, judged);

@@ -8,34 +8,43 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
 use esker_device::sim::{
-    CrashModel, CrashOptions, CrashState, SimDevice, SimImage, Trace, Unwritten,
+    CrashCounts, CrashModel, CrashOptions, CrashState, SimDevice, SimImage, Trace, Unwritten,
 };
 
+use crate::counts::Counts;
 use crate::violation::{Oracle, Verdict, Violation, without_panic};
 
 /// Something durable, open, with the model of what it holds. A wrong answer may be a panic
 /// everywhere: it counts as a violation.
 pub trait Subject: Sized {
-    /// How it is opened.
+    /// How it is opened, and what its runs are like.
     type Case;
     /// One step of a history.
     type Op: Debug;
     /// What is promised at one moment.
     type Point;
+    /// What a run starts with: what is on the disk, as far as it is known.
+    type Base;
     /// Everything that was ever written, to compare with what is found.
     type Model;
     /// An error that the device, or the lack of room, may cause.
     type Error: Display;
 
-    /// Opens what is on `disk`; `known` is what is promised of it.
+    /// Marks of the trace with one of these bits are the subject's own, and number no points.
+    const OWN_MARKS: u64 = 0;
+
+    /// Opens what is on `disk`.
     ///
     /// # Errors
     /// When it cannot be opened.
     fn open(
         case: &Self::Case,
         disk: &Arc<SimDevice>,
-        known: &Self::Point,
+        base: &Self::Base,
     ) -> Result<Self, Self::Error>;
+
+    /// What is promised of `base` before it is opened.
+    fn known(base: &Self::Base) -> Self::Point;
 
     /// Does one step, here and in the model.
     ///
@@ -49,19 +58,28 @@ pub trait Subject: Sized {
     /// Whether something else is promised than at `last`, which makes a mark due.
     fn is_more(now: &Self::Point, last: &Self::Point) -> bool;
 
-    /// Ends without closing.
+    /// Ends a run in which nothing failed, as the trace shall have it: looks once more, or closes.
+    ///
+    /// # Errors
+    /// A broken promise.
+    fn finish(&mut self) -> Verdict {
+        Ok(())
+    }
+
+    /// Ends without closing; nothing of it is in the trace.
     fn into_model(self) -> Self::Model;
 
-    /// Opens what a crash left on `disk`, judges it, and says what is there; `None` where it cannot
-    /// be used further.
+    /// Opens what a crash left on `disk` and judges it. What else may differ after the crash, which
+    /// is not on the disk, makes several variants; for each it says what is there, or `None` where
+    /// that cannot be used further.
     ///
     /// # Errors
     /// The first broken promise.
     fn check(
-        recording: &Recording<Self>,
-        promise: &Promise<'_, Self::Point>,
+        crash: &Crash<'_, Self>,
         disk: &Arc<SimDevice>,
-    ) -> Verdict<Option<Self::Point>>;
+        counts: &mut Counts,
+    ) -> Verdict<Vec<Option<Self::Base>>>;
 
     /// The run, of `seed`, in which what a crash of a run of `case` left is used and crashes again.
     fn again(case: &Self::Case, seed: u64) -> Again<Self>;
@@ -81,7 +99,8 @@ pub struct Again<S: Subject> {
 pub struct Recording<S: Subject> {
     /// How the subject was opened.
     pub case: S::Case,
-    /// The operations on the disk. Mark `n` is where `points[n]` was reached.
+    /// The operations on the disk. Mark `n` is where `points[n]` was reached; the first point is
+    /// known from the beginning.
     pub trace: Trace,
     /// Everything that was written.
     pub model: S::Model,
@@ -89,6 +108,20 @@ pub struct Recording<S: Subject> {
     pub points: Vec<S::Point>,
     /// What was promised at the end.
     pub end: S::Point,
+}
+
+/// A crash of a run.
+pub struct Crash<'a, S: Subject> {
+    /// How the subject was opened.
+    pub case: &'a S::Case,
+    /// Everything that was written.
+    pub model: &'a S::Model,
+    /// What is promised.
+    pub promise: Promise<'a, S::Point>,
+    /// Where it came, and what survived.
+    pub state: &'a CrashState<'a>,
+    /// Whether the run began with what another crash left.
+    pub is_again: bool,
 }
 
 /// What is promised when a crash comes.
@@ -104,28 +137,35 @@ pub struct Promise<'a, P> {
 
 impl<'a, P> Promise<'a, P> {
     /// The promise of a run that noted `points`, and `end` after them, at a crash. Marks with a bit
-    /// of `other_marks` number no points. `None` before the first mark of a point.
+    /// of `own_marks` number no points.
     ///
     /// # Panics
     /// When a mark numbers a point that is not there.
-    #[must_use]
-    pub fn at(
-        state: &CrashState<'_>,
-        other_marks: u64,
-        points: &'a [P],
-        end: &'a P,
-    ) -> Option<Self> {
-        let passed = state.marks.iter().rev().find(|mark| *mark & other_marks == 0)?;
-        let passed = *passed as usize;
+    fn at(state: &CrashState<'_>, own_marks: u64, points: &'a [P], end: &'a P) -> Self {
+        let passed = state.marks.iter().rev().find(|mark| *mark & own_marks == 0);
+        let passed = passed.map_or(0, |mark| *mark as usize);
         let next = points.get(passed + 1).unwrap_or(end);
-        Some(Self { now: &points[passed], next, is_whole: is_whole(state) })
+        Self { now: &points[passed], next, is_whole: is_whole(state) }
     }
 }
 
 /// Whether nothing is lost that was pending.
-#[must_use]
-pub fn is_whole(state: &CrashState<'_>) -> bool {
+fn is_whole(state: &CrashState<'_>) -> bool {
     (0..state.pending_units).all(|unit| state.survivors.keeps(unit))
+}
+
+/// Judges every crash of a trace. Where `judge` panics or finds a violation, it has the state.
+///
+/// # Errors
+/// The first violation.
+pub fn each(
+    trace: &Trace,
+    options: &CrashOptions,
+    mut judge: impl FnMut(&CrashState<'_>, &Arc<SimDevice>) -> Verdict,
+) -> Verdict<CrashCounts> {
+    trace.for_each_crash(options, |state, disk| {
+        without_panic(|| judge(state, disk)).map_err(|violation| violation.at(state))
+    })
 }
 
 /// `limit` crashes on a disk that follows from the seed: of five, one keeps the order of writes,
@@ -141,76 +181,92 @@ pub fn limited(seed: u64, limit: u64) -> CrashOptions {
     CrashOptions { model, limit: Some(limit), seed, ..CrashOptions::default() }
 }
 
-/// Crashes that were judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
-    /// Those of recordings.
-    pub states: u64,
-    /// Runs on what one of them left.
-    pub again: u64,
-    /// Crashes of these.
-    pub within: u64,
-}
-
-/// Does `ops` on a disk that records. Before the first mark nothing is promised.
+/// Does `ops` on a disk that records.
 ///
 /// # Errors
 /// A promise broken while nothing crashed, an operation that failed included.
 pub fn record<S: Subject>(
     case: S::Case,
     disk: &Arc<SimDevice>,
-    known: S::Point,
+    base: &S::Base,
     ops: &[S::Op],
 ) -> Verdict<Recording<S>> {
-    disk.record();
-    disk.mark(0);
-    let opened = S::open(&case, disk, &known);
+    let mut marks = Marks::start(disk, base);
+    let opened = S::open(&case, disk, base);
     let mut subject = opened.map_err(|error| Violation::new(Oracle::Opens, error.to_string()))?;
-    let mut points = vec![known];
-    let mut reach = |subject: &S, always: bool| {
-        let point = subject.observe();
-        if always || points.last().is_none_or(|last| S::is_more(&point, last)) {
-            disk.mark(points.len() as u64);
-            points.push(point);
-        }
-    };
-    reach(&subject, true);
+    marks.reach(&subject, true);
     for (at, op) in ops.iter().enumerate() {
         let done = subject.apply(op).map_err(|violation| violation.at(format!("step {at}")))?;
         let failed = |error: S::Error| Violation::new(Oracle::WorksOn, format!("{op:?}: {error}"));
         done.map_err(|error| failed(error).at(format!("step {at}")))?;
-        reach(&subject, false);
+        marks.reach(&subject, false);
     }
     let end = subject.observe();
-    // Taken first: nothing of the ending is in the trace.
-    let trace = disk.take_trace();
-    let model = subject.into_model();
-    let trace = trace.ok_or_else(|| Violation::new(Oracle::Harness, "no trace was recorded"))?;
-    Ok(Recording { case, trace, model, points, end })
+    subject.finish().map_err(|violation| violation.at("at the end"))?;
+    let (trace, points) = marks.finish()?;
+    Ok(Recording { case, trace, model: subject.into_model(), points, end })
 }
 
-/// Judges crashes of a recording; what every `again_one_in`th left is used and crashed again.
+/// The points of a run, each with its mark in the trace.
+pub(crate) struct Marks<'a, S: Subject> {
+    disk: &'a Arc<SimDevice>,
+    points: Vec<S::Point>,
+}
+
+impl<'a, S: Subject> Marks<'a, S> {
+    /// Has the disk record; what is known is the first point.
+    pub(crate) fn start(disk: &'a Arc<SimDevice>, base: &S::Base) -> Self {
+        disk.record();
+        Self { disk, points: vec![S::known(base)] }
+    }
+
+    /// Notes what is promised now where it is something else, or `always`.
+    pub(crate) fn reach(&mut self, subject: &S, always: bool) {
+        let point = subject.observe();
+        if always || self.points.last().is_none_or(|last| S::is_more(&point, last)) {
+            self.disk.mark(self.points.len() as u64);
+            self.points.push(point);
+        }
+    }
+
+    /// The trace, which ends here, and the points.
+    pub(crate) fn finish(self) -> Verdict<(Trace, Vec<S::Point>)> {
+        let trace = self.disk.take_trace();
+        let missing = || Violation::new(Oracle::Harness, "no trace was recorded");
+        Ok((trace.ok_or_else(missing)?, self.points))
+    }
+}
+
+/// Judges crashes of a recording; about one in `again_one_in` of what is left, if any, is used and
+/// crashed again. Calls `seen` with the digest of every image. Counts what was judged.
 ///
 /// # Errors
 /// The first broken promise, with the state that shows it.
 pub fn explore<S: Subject>(
     recording: &Recording<S>,
     options: &CrashOptions,
-    again_one_in: u64,
-    judged: &mut Judged,
+    again_one_in: Option<u64>,
+    counts: &mut Counts,
+    mut seen: impl FnMut(u64),
 ) -> Verdict {
-    recording.trace.for_each_crash(options, |state, disk| {
-        let Some(promise) = recording.promise(state) else { return Ok(()) };
-        judged.states += 1;
+    let visited = each(&recording.trace, options, |state, disk| {
+        let crash = recording.crash(state, false);
+        seen(state.digest);
         let image = disk.image();
-        let found = without_panic(|| S::check(recording, &promise, disk));
-        let found = found.map_err(|violation| violation.at(state))?;
-        let Some(found) = found.filter(|_| judged.states.is_multiple_of(again_one_in)) else {
+        counts.add("judged", 1);
+        let found = S::check(&crash, disk, counts)?;
+        counts.add("judged", (found.len() as u64).saturating_sub(1));
+        // The remainder by 6 is for a subject to say how deeply it checks.
+        if !again_one_in.is_some_and(|one_in| (state.digest / 6).is_multiple_of(one_in)) {
             return Ok(());
-        };
-        without_panic(|| again::<S>(&recording.case, &image, found, state.digest, judged))
-            .map_err(|violation| violation.at("then used").at(state))
+        }
+        for base in found.into_iter().flatten() {
+            again::<S>(&recording.case, &image, &base, state.digest, counts)
+                .map_err(|violation| violation.at("then used"))?;
+        }
+        Ok(())
     })?;
+    counts.add("generated", visited.generated);
     Ok(())
 }
 
@@ -218,27 +274,30 @@ pub fn explore<S: Subject>(
 fn again<S: Subject>(
     case: &S::Case,
     image: &SimImage,
-    found: S::Point,
+    base: &S::Base,
     seed: u64,
-    judged: &mut Judged,
+    counts: &mut Counts,
 ) -> Verdict {
     let Again { case, ops, options } = S::again(case, seed);
     let disk = Arc::new(SimDevice::from_image(image));
-    let again: Recording<S> = record(case, &disk, found, &ops)?;
-    judged.again += 1;
-    again.trace.for_each_crash(&options, |state, disk| {
-        let Some(promise) = again.promise(state) else { return Ok(()) };
-        judged.within += 1;
-        without_panic(|| S::check(&again, &promise, disk))
-            .map(drop)
-            .map_err(|violation| violation.at(format!("with seed {seed}: {state}")))
-    })?;
+    let again: Recording<S> = record(case, &disk, base, &ops)?;
+    counts.add("used and crashed again", 1);
+    each(&again.trace, &options, |state, disk| {
+        let crash = again.crash(state, true);
+        counts.add("judged within them", 1);
+        let found = S::check(&crash, disk, counts)?;
+        counts.add("judged within them", (found.len() as u64).saturating_sub(1));
+        Ok(())
+    })
+    .map_err(|violation| violation.at(format!("with seed {seed}")))?;
     Ok(())
 }
 
 impl<S: Subject> Recording<S> {
-    fn promise(&self, state: &CrashState<'_>) -> Option<Promise<'_, S::Point>> {
-        Promise::at(state, 0, &self.points, &self.end)
+    /// What is promised at a crash.
+    pub(crate) fn crash<'a>(&'a self, state: &'a CrashState<'a>, is_again: bool) -> Crash<'a, S> {
+        let promise = Promise::at(state, S::OWN_MARKS, &self.points, &self.end);
+        Crash { case: &self.case, model: &self.model, promise, state, is_again }
     }
 }
 

@@ -1,10 +1,21 @@
-//! Every operation of a device fails, one at a time: the cases, and the loop over them.
+//! Every operation of a device fails, one at a time: the cases, the loop over them, and the run of
+//! a subject with one of them.
+//!
+//! A subject is opened and used while the operation fails. Then the subject is looked at, and what
+//! is on the disk is judged: as a killed process leaves it, after closing, and as a power cut
+//! leaves it.
 
 use std::fmt;
+use std::sync::Arc;
 
-use esker_device::sim::{Effect, Failure, Fault, FaultPlan, OpKind, SyncLoss};
+use esker_device::sim::{
+    CrashModel, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SimImage,
+    Survivors, SyncLoss,
+};
 
-use crate::violation::{Verdict, without_panic};
+use crate::counts::Counts;
+use crate::crash::{self, Marks, Recording, Subject};
+use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
 
 /// One way to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,10 +117,248 @@ pub fn each(
     Ok(())
 }
 
+/// A subject whose device may fail.
+pub trait Failing: Subject<Case: Clone> {
+    /// The kinds of operations that fail.
+    const KINDS: &'static [OpKind];
+    /// The faults besides those of every suite.
+    const EFFECTS: Effects;
+    /// A device is gone for good after this many errors.
+    const ERRORS_MAX: u64;
+    /// What is judged afterwards.
+    const ENDINGS: &'static [Ending];
+
+    /// Judges whether an operation, or the opening, may answer this under such a fault.
+    ///
+    /// # Errors
+    /// The broken promise.
+    fn may_answer(error: &Self::Error, fault: Case) -> Verdict;
+
+    /// Whether the fault may strike and every call succeed.
+    fn may_pass_unseen(_: Case) -> bool {
+        true
+    }
+
+    /// Whether an operation makes no sense under such a fault.
+    fn leaves_out(_: &Self::Op, _: Case) -> bool {
+        false
+    }
+
+    /// Looks at the subject after a failed operation; whether it can go on.
+    ///
+    /// # Errors
+    /// A broken promise.
+    fn after_error(&mut self, op: &Self::Op, fault: Case) -> Verdict<bool>;
+
+    /// Whether it has said that it accepts nothing any more.
+    fn is_poisoned(&self) -> bool;
+
+    /// Looks at the subject at the end of the run, with the fault lifted; `errors` operations have
+    /// failed.
+    ///
+    /// # Errors
+    /// A broken promise.
+    fn look(&mut self, fault: Case, errors: u64) -> Verdict;
+
+    /// Closes.
+    ///
+    /// # Errors
+    /// The error of the subject.
+    fn close(&mut self) -> Result<(), Self::Error>;
+
+    /// How many crashes within the run under the fault are judged, too.
+    fn crashes(_: &Self::Case) -> u64 {
+        0
+    }
+
+    /// Opens what is on `disk` and judges it.
+    ///
+    /// # Errors
+    /// A broken promise.
+    fn judge_left(left: &Left<'_, Self>, disk: &Arc<SimDevice>) -> Verdict;
+}
+
+/// How a run under a fault ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The subject could not be opened; the process ends.
+    Refused,
+    /// The process is killed.
+    Killed,
+    /// The subject is closed.
+    Closed,
+    /// The power is cut and nothing survives that was not synced.
+    PowerCut,
+    /// The power is cut and some of what was not synced survives.
+    PowerCutSome,
+}
+
+impl Ending {
+    /// Whether the power was lost.
+    #[must_use]
+    pub fn is_power_cut(self) -> bool {
+        matches!(self, Self::PowerCut | Self::PowerCutSome)
+    }
+}
+
+/// What a run under a fault left.
+pub struct Left<'a, S: Subject> {
+    /// How the subject was opened.
+    pub case: &'a S::Case,
+    /// The fault.
+    pub fault: Case,
+    /// The end of the run.
+    pub ending: Ending,
+    /// What the run started with.
+    pub base: &'a S::Base,
+    /// What was written, and what was promised at the end; `None` where it could not be opened.
+    pub run: Option<(&'a S::Model, &'a S::Point)>,
+}
+
+/// A run whose device may fail.
+pub struct Workload<'a, S: Subject> {
+    /// How the subject is opened.
+    pub case: &'a S::Case,
+    /// What is on the disk.
+    pub image: &'a SimImage,
+    /// What is known of it.
+    pub base: &'a S::Base,
+    /// What is done.
+    pub ops: &'a [S::Op],
+}
+
+/// Runs a workload under one fault after another, as [`each`] takes them, and judges each run.
+///
+/// # Errors
+/// The first broken promise, with its fault.
+pub fn run<S: Failing>(
+    workload: &Workload<'_, S>,
+    runs_of_a_kind: u64,
+    counts: &mut Counts,
+) -> Verdict {
+    let operations = sound_run(workload)?;
+    counts.add("device operations", operations.iter().map(|(_, count)| count).sum());
+    each(operations, runs_of_a_kind, &S::EFFECTS, |fault| workload.fail(fault, counts))
+}
+
+/// Counts the operations of a run in which nothing fails.
+fn sound_run<S: Failing>(workload: &Workload<'_, S>) -> Verdict<Vec<(OpKind, u64)>> {
+    let failed = |error: S::Error| Violation::new(Oracle::Harness, error.to_string());
+    let disk = Arc::new(SimDevice::from_image(workload.image));
+    let mut subject = S::open(workload.case, &disk, workload.base).map_err(failed)?;
+    for op in workload.ops {
+        subject.apply(op)?.map_err(|error| failed(error).at(format!("{op:?}")))?;
+    }
+    subject.close().map_err(failed)?;
+    Ok(S::KINDS.iter().map(|kind| (*kind, disk.op_count_of(*kind))).collect())
+}
+
+impl<S: Failing> Workload<'_, S> {
+    fn fail(&self, fault: Case, counts: &mut Counts) -> Verdict {
+        let disk = Arc::new(SimDevice::from_image(self.image));
+        disk.set_faults(fault.plan());
+        let mut marks = Marks::<S>::start(&disk, self.base);
+        counts.add("runs", 1);
+        let mut subject = match S::open(self.case, &disk, self.base) {
+            Ok(subject) => subject,
+            Err(error) => {
+                S::may_answer(&error, fault)?;
+                counts.add("struck", 1);
+                counts.add("surfaced", 1);
+                disk.set_faults(FaultPlan::new());
+                return self.judge(fault, Ending::Refused, None, &disk.image(), counts);
+            }
+        };
+        marks.reach(&subject, true);
+        let mut errors = self.apply_all(&mut subject, fault, &mut marks)?;
+        let has_struck = disk.op_count_of(fault.kind) > fault.nth;
+        let (trace, points) = marks.finish()?;
+        let endings = S::ENDINGS.iter();
+        let mut images: Vec<_> =
+            endings.map(|ending| (*ending, left(&disk, *ending, fault))).collect();
+        disk.set_faults(FaultPlan::new());
+        subject.look(fault, errors).map_err(|violation| violation.at("with the fault lifted"))?;
+        counts.add("poisoned", subject.is_poisoned().into());
+        let end = subject.observe();
+        if let Some(closed) = images.iter_mut().find(|(ending, _)| *ending == Ending::Closed) {
+            errors += u64::from(subject.close().is_err());
+            closed.1 = disk.image();
+        }
+        let (case, model) = (self.case.clone(), subject.into_model());
+        let recording: Recording<S> = Recording { case, trace, model, points, end };
+        for (ending, image) in &images {
+            let run = Some((&recording.model, &recording.end));
+            self.judge(fault, *ending, run, image, counts)?;
+        }
+        judge_crashes(&recording, fault, counts)?;
+        counts.add("errors", errors);
+        counts.add("struck", has_struck.into());
+        counts.add("surfaced", (errors > 0).into());
+        let is_unseen = has_struck && errors == 0;
+        ensure(!is_unseen || S::may_pass_unseen(fault), Oracle::ErrorsSurface, || {
+            "the operation failed and every call succeeded".into()
+        })
+    }
+
+    /// Does everything, until the device is gone for good; how many operations failed.
+    fn apply_all(&self, subject: &mut S, fault: Case, marks: &mut Marks<'_, S>) -> Verdict<u64> {
+        let mut errors = 0;
+        for op in self.ops.iter().filter(|op| !S::leaves_out(op, fault)) {
+            let at = |violation: Violation| violation.at(format!("{op:?}"));
+            let answer = subject.apply(op).map_err(at)?;
+            marks.reach(subject, false);
+            let Err(error) = answer else { continue };
+            S::may_answer(&error, fault).map_err(at)?;
+            errors += 1;
+            if !subject.after_error(op, fault).map_err(at)? || errors >= S::ERRORS_MAX {
+                break;
+            }
+        }
+        Ok(errors)
+    }
+
+    fn judge(
+        &self,
+        fault: Case,
+        ending: Ending,
+        run: Option<(&S::Model, &S::Point)>,
+        image: &SimImage,
+        counts: &mut Counts,
+    ) -> Verdict {
+        counts.add("judged", 1);
+        let left = Left { case: self.case, fault, ending, base: self.base, run };
+        let disk = Arc::new(SimDevice::from_image(image));
+        S::judge_left(&left, &disk).map_err(|violation| violation.at(format!("{ending:?}")))
+    }
+}
+
+/// What a run leaves that ends now.
+fn left(disk: &SimDevice, ending: Ending, fault: Case) -> SimImage {
+    match ending {
+        Ending::PowerCut => disk.crash(&Survivors::nothing(), &CrashModel::default()),
+        Ending::PowerCutSome => disk.crash(&Survivors::Random(fault.nth), &CrashModel::default()),
+        Ending::Refused | Ending::Killed | Ending::Closed => disk.image(),
+    }
+}
+
+/// The power fails as well, at some moment of the run.
+fn judge_crashes<S: Failing>(
+    recording: &Recording<S>,
+    fault: Case,
+    counts: &mut Counts,
+) -> Verdict {
+    let limit = Some(S::crashes(&recording.case)).filter(|limit| *limit > 0);
+    if limit.is_none() {
+        return Ok(());
+    }
+    let options = CrashOptions { limit, seed: fault.nth, ..CrashOptions::default() };
+    crash::explore(recording, &options, None, counts, |_| {})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::violation::{Oracle, Violation};
+    use crate::list::{List, Syncs, disk};
 
     const FEW: Effects = Effects { power_off: false, on_write: &[], on_read: &[] };
 
@@ -146,5 +395,31 @@ mod tests {
         let panics = |case: Case| -> Verdict { panic!("in {}", case.nth) };
         let violation = each([(OpKind::Sync, 3)], 3, &FEW, panics).unwrap_err();
         assert_eq!((violation.oracle, violation.detail.as_str()), (Oracle::NoPanic, "in 0"));
+    }
+
+    fn run_list(case: Syncs) -> Verdict<Counts> {
+        let mut counts = Counts::new("faults", "list");
+        let (image, ops) = (disk().image(), [(); 8]);
+        let workload = Workload::<List> { case: &case, image: &image, base: &0, ops: &ops };
+        run(&workload, u64::MAX, &mut counts).map(|()| counts)
+    }
+
+    #[test]
+    fn each_operation_fails_and_each_ending_is_judged() {
+        let counts = run_list(Syncs::always()).unwrap();
+        // Eight writes and nine syncs, the last one of which is of closing, where nothing fails.
+        assert_eq!(counts.get("device operations"), 17);
+        let of_a_sync = 2 + SyncLoss::ALL.len() as u64;
+        let struck = 8 * 4 + 8 * of_a_sync;
+        assert_eq!((counts.get("struck"), counts.get("runs")), (struck, struck + of_a_sync));
+        assert_eq!(counts.get("judged"), 3 * counts.get("runs"));
+        assert_eq!((counts.get("poisoned"), counts.get("surfaced")), (struck, struck));
+    }
+
+    #[test]
+    fn errors_that_are_passed_over_are_found() {
+        let violation = run_list(Syncs { minds_errors: false, ..Syncs::always() }).unwrap_err();
+        assert_eq!(violation.oracle, Oracle::AcknowledgedIsThere);
+        assert!(violation.place.starts_with("Write 0: Fail(Io): Killed"), "{violation}");
     }
 }

@@ -84,7 +84,7 @@ impl Source {
     pub fn apply(&mut self, ops: &[Op]) -> Verdict {
         for op in ops {
             if let Outcome::Failed(error) = self.session.apply(op)? {
-                let detail = format!("{op} failed: {error}");
+                let detail = format!("{op:?} failed: {error}");
                 return Err(Violation::new(Oracle::WorksOn, detail));
             }
         }

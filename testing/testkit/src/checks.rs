@@ -56,7 +56,7 @@ fn run(config: &Config, ops: &[Op], counts: &mut Counts) -> Verdict {
         session.map_err(|error| Violation::new(Oracle::Harness, error.to_string()))?;
     let folder: Arc<dyn Device> = Arc::new(MemoryDevice::new());
     for (number, op) in ops.iter().enumerate() {
-        let place = || format!("operation {number}, {op}");
+        let place = || format!("operation {number}, {op:?}");
         if let Outcome::Failed(error) = session.apply(op).map_err(|v| v.at(place()))? {
             return Err(Violation::new(Oracle::WorksOn, error.to_string()).at(place()));
         }

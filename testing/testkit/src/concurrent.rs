@@ -11,12 +11,13 @@ use esker_device::Device;
 use esker_device::sim::SimDevice;
 use parking_lot::Mutex;
 
-use crate::crash::{Recording, Shape};
+use crate::crash::Recording;
 use crate::history::{key, keyspace_name, value};
 use crate::model::{Change, Model, Write};
 use crate::random::Random;
 use crate::recovery::Point;
 use crate::session::Config;
+use crate::subject::{Case, Written};
 use crate::violation::{Oracle, Verdict, Violation};
 
 const WRITERS: u32 = 3;
@@ -30,7 +31,8 @@ struct Progress {
     points: Vec<Point>,
 }
 
-/// Records a run of several writers; where the seed is odd, their keyspaces have an LSM index.
+/// Records a run of several writers; where the seed is odd, their keyspaces have an LSM index,
+/// and in one of four they keep history.
 ///
 /// # Errors
 /// When the store fails, or two commits have the same number.
@@ -38,7 +40,8 @@ pub fn record(seed: u64) -> Verdict<Recording> {
     let failed = |error: esker::Error| Violation::new(Oracle::WorksOn, error.to_string());
     let device = Arc::new(SimDevice::new());
     let index = if seed % 2 == 1 { IndexKind::Lsm } else { IndexKind::FdTree };
-    let config = Config { seed, index, ..Config::default() };
+    let history = seed % 4 == 2;
+    let config = Config { seed, index, history, ..Config::default() };
     let db = config.open(&(Arc::clone(&device) as Arc<dyn Device>)).map_err(failed)?;
     let mut model = Model::default();
     let mut keyspaces = Vec::new();
@@ -72,9 +75,10 @@ pub fn record(seed: u64) -> Verdict<Recording> {
     for (seq, changes) in &commits {
         model.commit(*seq, changes);
     }
-    let visible = model.last_commit();
-    let shape = Shape::default();
-    Ok(Recording { config, trace, model, points, visible, shape, is_concurrent: true })
+    let end = points.last().cloned().unwrap_or_default();
+    let case = Case { is_concurrent: true, ..Case::new(config) };
+    let model = Written { model, ..Written::default() };
+    Ok(Recording { case, trace, model, points, end })
 }
 
 fn write_on(

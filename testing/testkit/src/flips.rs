@@ -1,11 +1,8 @@
-//! Damages every byte of small stores, one at a time, and looks at what they answer.
+//! Damages every byte of small stores, one at a time, and looks at what they answer; then every
+//! unit, the lengths of files, and files.
 //!
-//! A byte that is never read while a store is opened, read whole and checked cannot change what
-//! it answers; those are counted and skipped. All others are flipped, with a pattern that rotates
-//! with the offset (all three patterns from budget 3 on). In long runs of zeros, which are padding
-//! and room to grow, a budget of 1 flips every sixteenth byte and a budget of 16 all of them.
-//!
-//! [`stores`] makes the stores, [`verdict`] looks at one damaged copy.
+//! [`stores`] makes the stores, [`verdict`] looks at one damaged copy. `esker_harness::flips` makes
+//! the copies.
 
 pub mod stores;
 pub mod verdict;
@@ -14,32 +11,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use esker_format::block::{BlockKind, BlockLayout, BlockView, Unpacker};
+use esker_harness::flips::{self, Damage, Sampling};
 
 use crate::counts::{Counts, budget};
-use crate::image::{Image, ImageDevice};
-use crate::random::Random;
+use crate::image::{ImageDevice, Touched};
 use crate::recovery::Point;
-use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
+use crate::violation::{Oracle, Verdict, Violation, ensure};
 
 use stores::Specimen;
 use verdict::{Class, Held};
 
-/// The patterns.
-const MASKS: [u8; 3] = [0x01, 0x80, 0xff];
 const UNIT_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
-/// Zeros on both sides that make a zero part of a long run.
-const RUN_BYTES: usize = 32;
-/// Damage that is in no one block.
-const ELSEWHERE: Range<usize> = usize::MAX..usize::MAX;
-/// One byte in this many of a long run of zeros is flipped at budget 1.
-const RUN_STRIDE: usize = 16;
+/// Lengths to which a file is cut at budget 1, about.
+const LENGTHS: u64 = 150;
 
 /// Which bytes of an image are read by opening, reading everything and checking.
 ///
 /// # Errors
 /// When the undamaged store does not answer as it should.
-pub fn touched(specimen: &Specimen) -> Verdict<BTreeMap<String, Vec<bool>>> {
+pub fn touched(specimen: &Specimen) -> Verdict<Touched> {
     let device = ImageDevice::tracking(&specimen.image);
     let look = verdict::look(&specimen.held(), device.clone())?;
     ensure(look.class == Class::SameAnswer, Oracle::Harness, || {
@@ -53,36 +44,15 @@ pub fn touched(specimen: &Specimen) -> Verdict<BTreeMap<String, Vec<bool>>> {
 /// # Errors
 /// The first broken promise.
 pub fn bytes_of(specimen: &Specimen, wanted: fn(&str) -> bool, stride: usize) -> Verdict<Counts> {
-    let mut counts = Counts::new("flips", specimen.name);
-    let masks = usize::try_from(budget()).unwrap_or(1).clamp(1, MASKS.len());
-    let mut tally = Tally::new(&specimen.image);
-    for (file, touched) in touched(specimen)?.into_iter().filter(|(file, _)| wanted(file)) {
-        counts.add("bytes", touched.len() as u64);
-        counts.add("bytes never read", touched.iter().filter(|read| !**read).count() as u64);
-        let bytes = specimen.image.bytes(&file);
-        let read = touched.iter().enumerate().filter(|(_, read)| **read);
-        for (offset, _) in read.step_by(stride.max(1)) {
-            if is_sampled_out(&bytes, offset) {
-                counts.add("bytes of padding left out", 1);
-                continue;
-            }
-            for mask in (0..masks).filter_map(|turn| MASKS.get((offset + turn) % MASKS.len())) {
-                let mut image = specimen.image.clone();
-                image.flip(&file, offset, *mask);
-                let place = format!("{} {file}@{offset} ^ {mask:#04x}", specimen.name);
-                tally.add(&specimen.held(), &image, (&file, offset..offset + 1), &place)?;
-            }
-        }
-    }
-    tally.finish(specimen, counts)
-}
-
-/// Whether a byte lies in a long run of zeros and is not among those that are flipped there.
-fn is_sampled_out(bytes: &[u8], offset: usize) -> bool {
-    let stride = RUN_STRIDE / usize::try_from(budget()).unwrap_or(1).clamp(1, RUN_STRIDE);
-    let around = bytes.get(offset.saturating_sub(RUN_BYTES)..(offset + RUN_BYTES).min(bytes.len()));
-    !offset.is_multiple_of(stride)
-        && around.is_some_and(|around| around.iter().all(|byte| *byte == 0))
+    let mut read = touched(specimen)?;
+    read.retain(|file, _| wanted(file));
+    let mut tally = Tally::new(specimen, "");
+    let taken = flips::bytes(&specimen.image, &read, Sampling::one_in(stride), &mut |damage| {
+        tally.add(&specimen.held(), damage)
+    });
+    let taken = taken.map_err(|violation| violation.at(specimen.name))?;
+    taken.add_to(&mut tally.counts);
+    tally.finish()
 }
 
 /// Replaces each 4 KiB unit by zeros, by another unit of the same file, and by what an older
@@ -91,45 +61,18 @@ fn is_sampled_out(bytes: &[u8], offset: usize) -> bool {
 /// # Errors
 /// The first broken promise.
 pub fn units_and_lengths(specimen: &Specimen) -> Verdict<Counts> {
-    let mut counts = Counts::new("flips", format!("{}: units and lengths", specimen.name));
-    let mut tally = Tally::new(&specimen.image);
-    let random = Random::new(7);
-    let files: Vec<(String, usize)> =
-        specimen.image.files().map(|(name, len)| (name.to_owned(), len)).collect();
-    for (file, len) in files {
-        let bytes = specimen.image.bytes(&file);
-        let older = specimen.older.bytes(&file);
-        let units = len.div_ceil(UNIT_BYTES);
-        counts.add("units", units as u64);
-        for unit in 0..units {
-            let other = random.index(units);
-            let replacements = [
-                ("zeros", vec![0; UNIT_BYTES]),
-                ("another unit", part(&bytes, other)),
-                ("its older version", part(&older, unit)),
-            ];
-            for (what, replacement) in replacements {
-                let room = len - unit * UNIT_BYTES;
-                let replacement = replacement.get(..room.min(replacement.len()));
-                let mut image = specimen.image.clone();
-                image.overwrite(&file, unit * UNIT_BYTES, replacement.unwrap_or_default());
-                let place = format!("{} {file} unit {unit} became {what}", specimen.name);
-                let damaged = unit * UNIT_BYTES..(unit + 1) * UNIT_BYTES;
-                tally.add(&specimen.held(), &image, (&file, damaged), &place)?;
-            }
-        }
-        for cut in cuts(len) {
-            let mut image = specimen.image.clone();
-            image.truncate(&file, cut);
-            let place = format!("{} {file} cut from {len} to {cut}", specimen.name);
-            tally.add(&specimen.held(), &image, (&file, ELSEWHERE), &place)?;
-        }
-        let mut image = specimen.image.clone();
-        image.remove(&file);
-        let place = format!("{} {file} removed", specimen.name);
-        tally.add(&specimen.held(), &image, (&file, ELSEWHERE), &place)?;
-    }
-    tally.finish(specimen, counts)
+    let Specimen { image, older, .. } = specimen;
+    let mut tally = Tally::new(specimen, ": units and lengths");
+    let all = |judge: &mut flips::Judge<'_>| {
+        let units = flips::units(image, Some(older), UNIT_BYTES, judge)?;
+        flips::cuts(image, lengths_max(), judge)?;
+        flips::removals(image, judge)?;
+        Ok(units)
+    };
+    let units = all(&mut |damage| tally.add(&specimen.held(), damage));
+    let units = units.map_err(|violation: Violation| violation.at(specimen.name))?;
+    tally.counts.add("units", units);
+    tally.finish()
 }
 
 /// Replaces the start of each file by zeros, up to many lengths; removes files in all combinations.
@@ -137,39 +80,16 @@ pub fn units_and_lengths(specimen: &Specimen) -> Verdict<Counts> {
 /// # Errors
 /// The first broken promise: a new store in the place of what is left among them.
 pub fn heads_and_files(specimen: &Specimen) -> Verdict<Counts> {
-    let mut counts = Counts::new("flips", format!("{}: heads and files", specimen.name));
-    let mut tally = Tally::new(&specimen.image);
-    let files: Vec<(String, usize)> = specimen
-        .image
-        .files()
-        .filter(|(name, _)| *name != "lock")
-        .map(|(name, len)| (name.to_owned(), len))
-        .collect();
-    for (file, len) in &files {
-        for zeros in cuts(*len).into_iter().chain([*len]) {
-            let mut image = specimen.image.clone();
-            image.overwrite(file, 0, &vec![0; zeros]);
-            let place = format!("{} {file}, {zeros} zeros of {len}", specimen.name);
-            counts.add("heads", 1);
-            tally.add(&specimen.held(), &image, (file, ELSEWHERE), &place)?;
-        }
-    }
-    let all = 1_u32 << files.len().min(10);
-    for removed in 1..all {
-        let mut image = specimen.image.clone();
-        let is_gone = |at: usize| removed >> at & 1 == 1;
-        // With nothing left, or no byte, it is an empty folder, of which a store may be made.
-        if files.iter().enumerate().all(|(at, (_, len))| is_gone(at) || *len == 0) {
-            continue;
-        }
-        let gone = files.iter().enumerate().filter(|(at, _)| is_gone(*at));
-        let names: Vec<&str> = gone.map(|(_, (name, _))| name.as_str()).collect();
-        names.iter().for_each(|name| image.remove(name));
-        let place = format!("{} without {names:?}", specimen.name);
-        counts.add("combinations", 1);
-        tally.add(&specimen.held(), &image, ("", ELSEWHERE), &place)?;
-    }
-    tally.finish(specimen, counts)
+    let mut tally = Tally::new(specimen, ": heads and files");
+    let all = |judge: &mut flips::Judge<'_>| {
+        let heads = flips::heads(&specimen.image, lengths_max(), judge)?;
+        Ok((heads, flips::combinations(&specimen.image, judge)?))
+    };
+    let done = all(&mut |damage| tally.add(&specimen.held(), damage));
+    let (heads, combinations) = done.map_err(|violation: Violation| violation.at(specimen.name))?;
+    tally.counts.add("heads", heads);
+    tally.counts.add("combinations", combinations);
+    tally.finish()
 }
 
 /// Replaces files by those of another store, and by what they were earlier. Old files put back may
@@ -178,56 +98,29 @@ pub fn heads_and_files(specimen: &Specimen) -> Verdict<Counts> {
 /// # Errors
 /// The first broken promise.
 pub fn foreign_files(specimen: &Specimen, other: &Specimen) -> Verdict<Counts> {
-    let mut counts = Counts::new("flips", format!("{}: foreign files", specimen.name));
-    let mut tally = Tally::new(&specimen.image);
+    let mut tally = Tally::new(specimen, ": foreign files");
     let timeless = Point { durable: 0, ..specimen.point.clone() };
     let sources =
         [(other.name, &other.image, &specimen.point), ("its own past", &specimen.older, &timeless)];
     for (source, from, point) in sources {
         let held = Held { point, ..specimen.held() };
-        let names: Vec<&str> = from.files().map(|(name, _)| name).collect();
-        for (at, name) in names.iter().enumerate() {
-            // Each file alone, then together with all before it, but never all of them.
-            for first in [at, 0] {
-                let mut image = specimen.image.clone();
-                let replaced = names.get(first..=at).unwrap_or_default();
-                // With every file of the other store it is that store, regardless of other files
-                // next to them.
-                let is_whole = replaced.len() == names.len();
-                if is_whole || specimen.image.files().all(|(name, _)| replaced.contains(&name)) {
-                    continue;
-                }
-                for name in replaced {
-                    image.copy_file(name, from);
-                }
-                let place = format!("{} with {replaced:?} of {source}", specimen.name);
-                counts.add("mixtures", 1);
-                tally.add(&held, &image, (name, ELSEWHERE), &place)?;
-            }
-        }
+        let mixtures =
+            flips::mixtures(&specimen.image, from, &mut |damage| tally.add(&held, damage));
+        let mixtures = mixtures.map_err(|violation| violation.at(source).at(specimen.name))?;
+        tally.counts.add("mixtures", mixtures);
     }
-    tally.finish(specimen, counts)
+    tally.finish()
 }
 
-fn part(bytes: &[u8], unit: usize) -> Vec<u8> {
-    let from = unit * UNIT_BYTES;
-    bytes.get(from..bytes.len().min(from + UNIT_BYTES)).unwrap_or_default().to_vec()
-}
-
-/// Lengths to cut a file to: sector and unit boundaries, one more, one less, and a spread.
-fn cuts(len: usize) -> Vec<usize> {
-    let step = 512;
-    let near = (0..len).step_by(step).flat_map(|at| [at.saturating_sub(1), at, at + 1]);
-    let mut cuts: Vec<usize> = near.filter(|cut| *cut < len).collect();
-    cuts.extend(len.checked_sub(1));
-    cuts.dedup();
-    let stride = (cuts.len() as u64 / (150 * budget())).max(1);
-    cuts.into_iter().step_by(usize::try_from(stride).unwrap_or(1)).collect()
+fn lengths_max() -> usize {
+    usize::try_from(LENGTHS * budget()).unwrap_or(usize::MAX)
 }
 
 /// The answers of the damaged copies of one store.
 #[derive(Debug)]
 struct Tally {
+    name: &'static str,
+    counts: Counts,
     classes: BTreeMap<&'static str, u64>,
     data_blocks: Vec<DataBlock>,
     damaged_data: u64,
@@ -236,36 +129,34 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(image: &Image) -> Self {
-        let data_blocks = data_blocks(&image.bytes("data"));
+    fn new(specimen: &Specimen, what: &str) -> Self {
+        let name = specimen.name;
         Self {
+            name,
+            counts: Counts::new("flips", format!("{name}{what}")),
             classes: BTreeMap::new(),
-            data_blocks,
+            data_blocks: data_blocks(&specimen.image.bytes("data")),
             damaged_data: 0,
             damaged_data_alone: 0,
             damaged_too_far: None,
         }
     }
 
-    fn add(
-        &mut self,
-        held: &Held<'_>,
-        image: &Image,
-        (file, damaged): (&str, Range<usize>),
-        place: &str,
-    ) -> Verdict {
-        let look = without_panic(|| verdict::look(held, ImageDevice::new(image)));
-        let look = look.map_err(|violation| violation.at(place))?;
+    fn add(&mut self, held: &Held<'_>, damage: &Damage<'_>) -> Verdict {
+        let look = verdict::look(held, ImageDevice::new(damage.image))?;
         *self.classes.entry(look.class.name()).or_default() += 1;
+        let Some(damaged) = damage.range.as_ref().filter(|_| damage.file == "data") else {
+            return Ok(());
+        };
         let is_hit =
             |block: &&DataBlock| block.place.start < damaged.end && damaged.start < block.place.end;
         let hit: Vec<_> = self.data_blocks.iter().filter(is_hit).collect();
-        if !hit.is_empty() && file == "data" && look.class != Class::SameAnswer {
+        if !hit.is_empty() && look.class != Class::SameAnswer {
             self.damaged_data += 1;
             self.damaged_data_alone += u64::from(look.blocks_lost <= hit.len());
             let reach = self.reach(hit);
             if look.blocks_lost > reach {
-                let lost = look.blocks_lost;
+                let (place, lost) = (&damage.place, look.blocks_lost);
                 let far = format!("{place} took {lost} blocks with it, and leads to {reach}");
                 self.damaged_too_far = Some(far);
             }
@@ -286,7 +177,8 @@ impl Tally {
 
     /// Damage in data must leave all keys readable but those of its block, and of the blocks that
     /// only its block leads to.
-    fn finish(self, specimen: &Specimen, mut counts: Counts) -> Verdict<Counts> {
+    fn finish(self) -> Verdict<Counts> {
+        let mut counts = self.counts;
         for class in Class::ALL {
             let name = class.name();
             counts.add(name, self.classes.get(name).copied().unwrap_or(0));
@@ -295,7 +187,7 @@ impl Tally {
         counts.add("of which stayed in its block", self.damaged_data_alone);
         match self.damaged_too_far {
             None => Ok(counts),
-            Some(far) => Err(Violation::new(Oracle::DamageStaysLocal, far).at(specimen.name)),
+            Some(far) => Err(Violation::new(Oracle::DamageStaysLocal, far).at(self.name)),
         }
     }
 }

@@ -6,7 +6,6 @@
 //! * Every value is unique within a history and starts with its own number, so that a stale or
 //!   misplaced value never passes for the right one.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -58,33 +57,6 @@ pub enum Op {
     Compare,
     /// This number of milliseconds passes.
     Pass(u64),
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Commit { changes, durability, by } => {
-                write!(f, "commit ({durability:?}, {by:?})")?;
-                for Change { keyspace, key, write } in changes {
-                    write!(f, " {keyspace}/\"{}\"", key.escape_ascii())?;
-                    match write {
-                        Write::Put(value) => write!(f, " = {} bytes,", value.len())?,
-                        Write::PutFor(value, millis) => {
-                            write!(f, " = {} bytes for {millis} ms,", value.len())?;
-                        }
-                        Write::Append(value) => write!(f, " + {} bytes,", value.len())?,
-                        Write::Delete => write!(f, " deleted,")?,
-                        Write::DeleteUpTo(None) => write!(f, " and all behind deleted,")?,
-                        Write::DeleteUpTo(Some(end)) => {
-                            write!(f, " deleted up to \"{}\",", end.escape_ascii())?;
-                        }
-                    }
-                }
-                Ok(())
-            }
-            other => write!(f, "{other:?}"),
-        }
-    }
 }
 
 /// Which operation of the store makes a commit.

@@ -7,14 +7,16 @@
 
 use std::sync::Arc;
 
-use esker_device::sim::{Effect, Fault, FaultPlan, OpKind, SimDevice};
+use esker_device::sim::{Effect, Fault, FaultPlan, OpKind, SimDevice, SimImage};
+use esker_harness::crash::record;
 
 use crate::counts::{Counts, budget};
-use crate::crash::{prepare, record};
+use crate::crash::{Recording, prepare};
 use crate::flips::verdict::{Held, look};
 use crate::image::{Image, ImageDevice};
 use crate::scenario::Scenario;
 use crate::session::{Doubt, Session};
+use crate::subject::{Base, Case};
 use crate::violation::{Verdict, without_panic};
 
 /// Lies of one kind about one file at budget 1; more operations than that are sampled evenly.
@@ -31,20 +33,24 @@ const LIES: [(&str, OpKind, Effect); 5] = [
     ("stale reads", OpKind::Read, Effect::StaleRead),
 ];
 
+/// What is on the device before the workload.
+type Start = (SimImage, Base);
+
 /// Lies once about each operation of a workload, in turn.
 ///
 /// # Errors
 /// The first broken promise.
 pub fn run(scenario: &Scenario) -> Verdict<Counts> {
     let mut counts = Counts::new("lies", scenario.name);
-    let sound = SoundRun::of(scenario)?;
+    let start = prepare(scenario)?;
+    let sound = SoundRun::of(scenario, &start)?;
     for (name, kind, effect) in LIES {
         for file in FILES {
             let operations = sound.operations(kind, file);
             let stride = (operations / (RUNS * budget())).max(1) as usize;
             for nth in (0..operations).step_by(stride) {
                 let fault = Fault::new(effect).on(kind).file(file).nth(nth);
-                without_panic(|| lie(scenario, fault, &mut counts))
+                without_panic(|| lie(scenario, &start, fault, &mut counts))
                     .map_err(|v| v.at(format!("{name} of {file}, {nth}")).at(scenario.name))?;
             }
         }
@@ -59,10 +65,10 @@ struct SoundRun {
 }
 
 impl SoundRun {
-    fn of(scenario: &Scenario) -> Verdict<Self> {
-        let (image, base) = prepare(scenario)?;
-        let device = Arc::new(SimDevice::from_image(&image));
-        let recording = record(&scenario.config, &device, base, &scenario.ops, false)?;
+    fn of(scenario: &Scenario, (image, base): &Start) -> Verdict<Self> {
+        let device = Arc::new(SimDevice::from_image(image));
+        let case = Case::new(scenario.config.clone());
+        let recording: Recording = record(case, &device, base, &scenario.ops)?;
         let events = (0..recording.trace.len()).map(|event| recording.trace.describe(event));
         let writes = events.filter_map(|event| Some(event.strip_prefix("Write ")?.to_owned()));
         Ok(Self { writes: writes.collect(), reads: device.op_count_of(OpKind::Read) })
@@ -78,15 +84,14 @@ impl SoundRun {
 }
 
 /// Runs the workload with one lie, and looks at what a restart leaves.
-fn lie(scenario: &Scenario, fault: Fault, counts: &mut Counts) -> Verdict {
-    let (image, base) = prepare(scenario)?;
-    let device = Arc::new(SimDevice::from_image(&image));
+fn lie(scenario: &Scenario, (image, base): &Start, fault: Fault, counts: &mut Counts) -> Verdict {
+    let device = Arc::new(SimDevice::from_image(image));
     device.set_faults(FaultPlan::new().with(fault));
     let opened = Session::open(&scenario.config, Arc::clone(&device) as _, base.model.clone());
     let (model, point) = match opened {
         Ok(mut session) => {
             for op in &scenario.ops {
-                session.apply(op).map_err(|v| v.at(op))?;
+                session.apply(op).map_err(|v| v.at(format!("{op:?}")))?;
                 if session.is_poisoned() || session.db().is_none() {
                     break;
                 }
@@ -100,7 +105,7 @@ fn lie(scenario: &Scenario, fault: Fault, counts: &mut Counts) -> Verdict {
             (model, point)
         }
         // It refused to open because of the lie: nothing was promised since.
-        Err(_) => (base.model, base.point),
+        Err(_) => (base.model.clone(), base.point.clone()),
     };
     counts.add("runs", 1);
     let held = Held { config: &scenario.config, model: &model, point: &point };

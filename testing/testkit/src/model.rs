@@ -7,6 +7,7 @@
 //! * A name's lives do not overlap; only the last one can be alive.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 pub type Value = Arc<[u8]>;
 
 /// One change of a commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Change {
     /// The keyspace's name.
     pub keyspace: String,
@@ -22,6 +23,25 @@ pub struct Change {
     pub key: Vec<u8>,
     /// The write to it.
     pub write: Write,
+}
+
+impl fmt::Debug for Change {
+    /// Names values by their lengths.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/\"{}\"", self.keyspace, self.key.escape_ascii())?;
+        match &self.write {
+            Write::Put(value) => write!(f, " = {} bytes", value.len()),
+            Write::PutFor(value, millis) => {
+                write!(f, " = {} bytes for {millis} ms", value.len())
+            }
+            Write::Append(value) => write!(f, " + {} bytes", value.len()),
+            Write::Delete => write!(f, " deleted"),
+            Write::DeleteUpTo(None) => write!(f, " and all behind deleted"),
+            Write::DeleteUpTo(Some(end)) => {
+                write!(f, " deleted up to \"{}\"", end.escape_ascii())
+            }
+        }
+    }
 }
 
 /// A write to a key.
@@ -84,6 +104,12 @@ impl Life {
         self.versions
             .iter()
             .filter_map(move |(key, versions)| Some((key.as_slice(), visible(versions, at)?)))
+    }
+
+    /// The number of the first commit that wrote to it, if there is one.
+    #[must_use]
+    pub fn first_commit(&self) -> Option<u64> {
+        self.versions.values().filter_map(|versions| Some(versions.first()?.commit)).min()
     }
 
     /// Every key that was ever written.
@@ -213,6 +239,13 @@ impl Model {
         if changes.iter().any(|change| matches!(change.write, Write::Append(_))) {
             self.commits.extend(self.last_commit() + 1..=seq);
         }
+    }
+
+    /// The numbers of the commits up to `seq`.
+    #[must_use]
+    pub fn commits_up_to(&self, seq: u64) -> &[u64] {
+        let count = self.commits.partition_point(|commit| *commit <= seq);
+        self.commits.get(..count).unwrap_or_default()
     }
 
     /// Whether a crash may leave the store at `seq`: nothing, or the end of a commit.

@@ -1,21 +1,20 @@
-//! Bugs on purpose: each must make a suite fail, and the same seeds must pass without it.
-//!
-//! A suite that cannot fail proves nothing. For every bug of [`Bug`] this names the attempts that
-//! should find it, cheapest first; the first that does ends the hunt.
+//! Bugs on purpose, of the store. For every bug of [`Bug`] this names the attempts that should find
+//! it, cheapest first; the first that does ends the hunt.
 
 use std::collections::HashSet;
 
 use esker::IndexKind;
+use esker_harness::planted::{self, Finding};
 use esker_substrate::planted::{Bug, with};
 
 use crate::backups;
 use crate::counts::Counts;
-use crate::crash::{self, Effort};
+use crate::crash;
 use crate::faults;
 use crate::flips::{self, stores, stores::Specimen};
 use crate::full::emptied;
 use crate::scenario::{self, Make};
-use crate::violation::{Oracle, Verdict, Violation, without_panic};
+use crate::violation::Verdict;
 
 /// Crash images that one attempt judges at most.
 const IMAGES: u64 = 2_500;
@@ -39,15 +38,9 @@ pub enum Attempt {
     Full,
 }
 
-/// The discovery of a bug.
-#[derive(Debug)]
-pub struct Finding {
-    /// The promise that it breaks.
-    pub oracle: Oracle,
-    /// The violation that was seen.
-    pub violation: Violation,
-    /// Crash images, runs or flips of the attempt that found it, and of those before.
-    pub judged: u64,
+/// Crashes of some traces.
+fn crashes<const N: usize>(makes: [Make; N]) -> Vec<Attempt> {
+    makes.map(Attempt::Crash).into()
 }
 
 /// The attempts at finding a bug.
@@ -55,60 +48,59 @@ pub struct Finding {
 pub fn attempts(bug: Bug) -> Vec<Attempt> {
     use Attempt::{Backups, Crash, Faults, Flips, Full};
     match bug {
-        Bug::NoBarrierBeforeSuperblock => vec![Crash(scenario::manifest_roll)],
-        Bug::ReclaimBeforeCommit => vec![Crash(scenario::overwrite), Crash(scenario::mixed)],
-        Bug::LogWithoutChecksum => vec![Crash(scenario::load), Crash(scenario::log_recycling)],
-        Bug::StaleLogTailAccepted => {
-            vec![Crash(scenario::log_recycling), Crash(scenario::closing), Crash(scenario::mixed)]
+        Bug::NoBarrierBeforeSuperblock => crashes([scenario::manifest_roll]),
+        Bug::ReclaimBeforeCommit | Bug::FreedTwice => {
+            crashes([scenario::overwrite, scenario::mixed])
         }
-        Bug::AcknowledgedBeforeSync | Bug::CommitBeforeBlocks => vec![Crash(scenario::load)],
+        Bug::LogWithoutChecksum => crashes([scenario::load, scenario::log_recycling]),
+        Bug::StaleLogTailAccepted => {
+            crashes([scenario::log_recycling, scenario::closing, scenario::mixed])
+        }
+        Bug::AcknowledgedBeforeSync | Bug::CommitBeforeBlocks => crashes([scenario::load]),
         Bug::SuperblockWithoutChecksum => {
             vec![Flips(stores::clean, |file| file == "superblock", 1)]
         }
         Bug::NoDirectorySync | Bug::LengthNotSynced => {
-            vec![Crash(scenario::creation), Crash(scenario::log_recycling)]
+            crashes([scenario::creation, scenario::log_recycling])
         }
         Bug::LogTruncatedBeforeMerge => {
-            vec![Crash(scenario::log_recycling), Crash(scenario::load), Crash(scenario::mixed)]
+            crashes([scenario::log_recycling, scenario::load, scenario::mixed])
         }
-        Bug::SnapshotBlocksReused => vec![Crash(scenario::snapshots), Crash(scenario::mixed)],
-        Bug::SequenceReusedAfterRecovery => vec![Crash(scenario::closing), Crash(scenario::mixed)],
-        Bug::FreedTwice => vec![Crash(scenario::overwrite), Crash(scenario::mixed)],
-        Bug::SegmentUnlinkedEarly => vec![Crash(scenario::log_recycling), Crash(scenario::mixed)],
+        Bug::SnapshotBlocksReused => crashes([scenario::snapshots, scenario::mixed]),
+        Bug::SequenceReusedAfterRecovery => crashes([scenario::closing, scenario::mixed]),
+        Bug::SegmentUnlinkedEarly => crashes([scenario::log_recycling, scenario::mixed]),
         Bug::CommitBeforeLog => {
             vec![Crash(scenario::load), Crash(scenario::keyspaces), Faults(scenario::load)]
         }
-        Bug::ReclaimBeforeRecord => vec![
-            Crash(scenario::overwrite),
-            Crash(scenario::mixed),
-            Crash(scenario::load),
-            Crash(scenario::deletes),
-        ],
-        Bug::KeptFreed => vec![Crash(scenario::appends)],
-        Bug::ExpiredForSnapshots | Bug::ExpiredHideNothing => vec![Crash(scenario::expiry)],
+        Bug::ReclaimBeforeRecord => {
+            crashes([scenario::overwrite, scenario::mixed, scenario::load, scenario::deletes])
+        }
+        Bug::KeptFreed => crashes([scenario::appends]),
+        Bug::ExpiredForSnapshots | Bug::ExpiredHideNothing => crashes([scenario::expiry]),
         Bug::RemovalsNotRecorded
         | Bug::RetiredForSnapshots
         | Bug::RetiredByHalf
-        | Bug::ResetUnderRangeTombstone => vec![Crash(scenario::ranges)],
-        Bug::OperandsAnswer | Bug::MergedForSnapshots => vec![Crash(scenario::operands)],
-        Bug::CatalogBeforeBlocks | Bug::BackupOverwritten => {
-            vec![Backups(backups::crash::of_backups)]
-        }
+        | Bug::ResetUnderRangeTombstone => crashes([scenario::ranges]),
+        Bug::OperandsAnswer | Bug::MergedForSnapshots => crashes([scenario::operands]),
+        Bug::CatalogBeforeBlocks => vec![Backups(backups::crash::of_backups)],
+        Bug::BackupOverwritten => vec![Backups(backups::crash::of_backups)],
         Bug::LostCatalogIgnored => vec![Backups(backups::losses::of_files)],
         Bug::BackupNotPinned => vec![Backups(backups::histories)],
         Bug::RestoredBeforeData => vec![Backups(backups::crash::of_restoring)],
         Bug::PiecesCutAtUnits => vec![Backups(backups::compaction::at_every_step)],
         Bug::BlockWithoutChecksum => vec![Flips(stores::compressed, |file| file == "data", 53)],
         Bug::ValueForgotten | Bug::ValueFreedEarly | Bug::ValueNotClaimed => {
-            vec![Crash(scenario::blobs)]
+            crashes([scenario::blobs])
         }
-        Bug::GenerationsNotReserved => {
-            vec![Crash(scenario::blobs), Crash(scenario::blobs_synced)]
-        }
-        Bug::ValueNotSynced | Bug::ValueNotVerified => vec![Crash(scenario::blobs_synced)],
+        Bug::GenerationsNotReserved => crashes([scenario::blobs, scenario::blobs_synced]),
+        Bug::ValueNotSynced | Bug::ValueNotVerified => crashes([scenario::blobs_synced]),
         Bug::ValueWithoutChecksum => vec![Flips(stores::blobs, |file| file == "data", 53)],
-        Bug::GoneNotRecorded => vec![Crash(scenario::slices)],
-        Bug::StaysAmongOthers | Bug::RepeatsAmongOthers => vec![Crash(scenario::overwrite)],
+        Bug::GoneNotRecorded => crashes([scenario::slices]),
+        Bug::StaysAmongOthers | Bug::RepeatsAmongOthers => crashes([scenario::overwrite]),
+        Bug::HistoryDropped
+        | Bug::RetiredWithoutKeys
+        | Bug::BatchOfVersions
+        | Bug::ReplayedAsVersions => crashes([scenario::versions]),
         Bug::ReserveTaken | Bug::OwedNotKept => vec![Full],
         // Tests of their own look for these: crashes do not show them, one thread alone cannot meet
         // them, or answers are right, and late.
@@ -136,23 +128,14 @@ pub fn hunt(bug: Bug) -> Verdict<Finding> {
 /// # Errors
 /// Those of [`hunt`].
 pub fn hunt_in(bug: Bug, index: IndexKind) -> Verdict<Finding> {
-    let mut judged = 0;
-    for attempt in attempts(bug) {
-        let mut counts = Counts::new("planted", format!("{bug:?}"));
-        let specimen = attempt.specimen()?;
-        let verdict =
-            with(bug, || without_panic(|| attempt.run(index, specimen.as_ref(), &mut counts)));
-        judged += counts.get("judged") + counts.get("judged within them");
-        let violation = match verdict {
-            Ok(()) => continue,
-            Err(violation) if violation.oracle == Oracle::Harness => return Err(violation),
-            Err(violation) => violation,
-        };
-        attempt.run(index, specimen.as_ref(), &mut counts).map_err(|v| v.at("without any bug"))?;
-        return Ok(Finding { oracle: violation.oracle, violation, judged });
-    }
-    let detail = format!("{bug:?} was not found, {judged} states judged");
-    Err(Violation::new(Oracle::Harness, detail))
+    let prepared = |attempt: Attempt| Ok((attempt, attempt.specimen()?));
+    let attempts = attempts(bug).into_iter().map(prepared).collect::<Verdict<Vec<_>>>()?;
+    let finding = planted::hunt(
+        attempts,
+        |body| with(bug, body),
+        |(attempt, specimen), counts| attempt.run(index, specimen.as_ref(), counts),
+    );
+    finding.map_err(|violation| violation.at(format!("{bug:?}")))
 }
 
 impl Attempt {
@@ -172,8 +155,7 @@ impl Attempt {
         match self {
             Self::Crash(make) => {
                 let scenario = scenario_of(make);
-                let effort = Effort { images: IMAGES, nested: true };
-                crash::run_once(&scenario, effort, &mut HashSet::new(), counts)
+                crash::run_once(&scenario, IMAGES, &mut HashSet::new(), counts)
             }
             Self::Faults(make) => faults::run(&scenario_of(make)).map(drop),
             Self::Backups(suite) => suite(counts),

@@ -136,6 +136,10 @@ pub fn examine(db: &Db, expectation: &Expectation<'_>, depth: Depth) -> Verdict<
             return Err(Violation::new(Oracle::KeyspacesExist, detail));
         };
         verify::content(&keyspace, life, model.at(seq))?;
+        if keyspace.at(seq).is_ok() {
+            let count = if depth == Depth::Thorough { 4 } else { 2 };
+            verify::past(&keyspace, life, model, seq, count)?;
+        }
         if depth == Depth::Thorough {
             verify::content_backwards(&keyspace, life, model.at(seq))?;
             let step = (life.len() / 16).max(1);

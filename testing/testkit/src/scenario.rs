@@ -12,7 +12,7 @@ use crate::model::{Change, Write};
 use crate::random::Random;
 use crate::session::Config;
 
-pub use values::{blobs, blobs_full, blobs_synced, operands};
+pub use values::{blobs, blobs_full, blobs_synced, operands, versions};
 
 /// A named workload.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 25] = [
+pub const CRASH_TRACES: [Make; 26] = [
     creation,
     load,
     appends,
@@ -68,6 +68,7 @@ pub const CRASH_TRACES: [Make; 25] = [
     blobs_synced,
     operands,
     slices,
+    versions,
     mixed,
 ];
 
@@ -94,6 +95,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(compressed, "compressed blocks", 240),
         part(blobs, "blobs", 160),
         part(operands, "operands", 200),
+        part(versions, "versions", 80),
     ]
 }
 
@@ -526,6 +528,8 @@ pub fn random(seed: u64) -> Scenario {
         scenario.config.compression = random.pick(&Compression::ALL).copied().unwrap_or_default();
         scenario.config.inline_bytes_max = [None, None, Some(40)][random.index(3) % 3];
         scenario.config.merge = (profile.appending_percent > 0).then_some(Merge::Append);
+        let is_plain = profile.appending_percent == 0 && profile.expiring.0 == 0;
+        scenario.config.history = is_plain && Random::new(seed ^ !0xb).index(2) == 0;
     }
     scenario
 }

@@ -156,7 +156,7 @@ fn examine_part(plan: &Plan, db: &Db, worker: usize, count: usize) -> Verdict<us
     part.note(next);
     let is_whole = part.compare(db).map(|()| count + 1);
     is_whole.map_err(|other| {
-        let detail = format!("{}; nor with {next}: {}", violation.detail, other.detail);
+        let detail = format!("{}; nor with {next:?}: {}", violation.detail, other.detail);
         Violation::new(Oracle::AcknowledgedIsThere, detail)
             .at(format!("worker {worker} after operation {count}: {}", violation.place))
     })

@@ -5,7 +5,7 @@
 
 use esker::{CheckReport, Db, Entry, Keyspace, Snapshot};
 
-use crate::model::{At, Life, Value};
+use crate::model::{At, Life, Model, Value};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
 /// The answer of the store, where it was right.
@@ -33,6 +33,37 @@ pub fn content_backwards(keyspace: &Keyspace, life: &Life, at: At) -> Verdict {
     let range = keyspace.iter().map_err(|error| unexpected(&error))?;
     let answered = same(range.rev(), life.entries(at).rev(), Oracle::ContentMatches)
         .map_err(|violation| violation.at(format!("{} backwards at {at:?}", keyspace.name())))?;
+    answered.map_err(|error| unexpected(&error))
+}
+
+/// Compares about `count` versions of a keyspace that keeps history, up to `seq`: at commits, and
+/// at numbers within them.
+///
+/// # Errors
+/// The first difference, or the store's error.
+pub fn past(keyspace: &Keyspace, life: &Life, model: &Model, seq: u64, count: usize) -> Verdict {
+    let Some(first) = life.first_commit() else { return Ok(()) };
+    let commits = model.commits_up_to(seq);
+    let commits = commits.get(commits.partition_point(|commit| *commit < first)..);
+    let commits = commits.unwrap_or_default();
+    let step = commits.len().div_ceil(count.max(1)).max(1);
+    for commit in commits.iter().step_by(step) {
+        for version in [*commit, commit - 1] {
+            version_is(keyspace, life, model.at(version), version < first)
+                .map_err(|violation| violation.at(format!("{} at {version}", keyspace.name())))?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares one version with the model; it may be one from before the keyspace.
+fn version_is(keyspace: &Keyspace, life: &Life, at: At, may_be_earlier: bool) -> Verdict {
+    let past = match keyspace.at(at.seq) {
+        Err(esker::Error::Invalid { .. }) if may_be_earlier => return Ok(()),
+        past => past.map_err(|error| unexpected(&error))?,
+    };
+    let range = past.iter().map_err(|error| unexpected(&error))?;
+    let answered = same(range, life.entries(at), Oracle::SnapshotsStand)?;
     answered.map_err(|error| unexpected(&error))
 }
 

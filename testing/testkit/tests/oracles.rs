@@ -24,7 +24,7 @@ fn sample() -> esker::Result<Sample> {
     let ops =
         [Op::Create(keyspace_name(0)), synced(b"a", b"1"), synced(b"b", b"2"), synced(b"a", b"3")];
     for op in ops {
-        assert!(matches!(session.apply(&op), Ok(Outcome::Done)), "{op}");
+        assert!(matches!(session.apply(&op), Ok(Outcome::Done)), "{op:?}");
     }
     let (model, point) = (session.model().clone(), session.point());
     session.close()?;

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use esker_device::sim::SimDevice;
 use esker_device::{Caching, Device, DeviceFile, Open};
 use esker_harness::counts::Counts;
+use esker_harness::planted::{self, Finding};
 pub use esker_harness::random::Random;
+use esker_harness::violation::Verdict;
+use esker_pages::planted::{Bug, with};
 use esker_pages::{Allocation, Durability, Options, PageStore, Result, Snapshot, Writer};
 
 pub const FILE: &str = "pages";
@@ -42,6 +45,16 @@ pub fn count(case: &str, runs: u64, judged: u64) {
     counts.add("runs", runs);
     counts.add("judged", judged);
     counts.record().unwrap();
+}
+
+/// Looks for a planted bug, which an attempt must find.
+pub fn hunt<T>(
+    bug: Bug,
+    attempts: impl IntoIterator<Item = T>,
+    attempt: impl FnMut(&T, &mut Counts) -> Verdict,
+) -> Finding {
+    let found = planted::hunt(attempts, |body| with(bug, body), attempt);
+    found.unwrap_or_else(|violation| panic!("{bug:?}: {violation}"))
 }
 
 /// A disk that holds an empty file whose name is durable.

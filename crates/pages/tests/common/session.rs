@@ -47,6 +47,8 @@ pub struct Session {
     /// What transactions would have made of which version that were prepared, or whose commit
     /// failed when the contents of the device are unknown.
     pub prepared: Vec<(u64, Contents)>,
+    /// Names that were being given or taken when something failed.
+    pub doubtful_names: Vec<u8>,
 }
 
 impl Session {
@@ -75,6 +77,7 @@ impl Session {
             names: Names::new(),
             durable,
             prepared: Vec::new(),
+            doubtful_names: Vec::new(),
         })
     }
 

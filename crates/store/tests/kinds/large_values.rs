@@ -13,6 +13,7 @@ use esker::{
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, CrashOptions, SimDevice, SimImage, Survivors};
 use esker_device::{Caching, Open, Purpose};
+use esker_harness::crash;
 
 /// Values above this are blobs.
 const INLINE: u64 = 100;
@@ -420,7 +421,7 @@ fn readers_of_a_closed_store_say_so() {
     }
 }
 
-fn crash(device: &SimDevice, survivors: &Survivors) -> SimImage {
+fn crashed(device: &SimDevice, survivors: &Survivors) -> SimImage {
     device.crash(survivors, &CrashModel::default())
 }
 
@@ -442,7 +443,7 @@ fn what_one_recovery_has_left_out_no_later_one_finds() {
     let (mut lost, mut found) = (0, 0);
     keyspace.insert(b"first", &same).unwrap();
     for unit in 0..device.pending_units() {
-        let image = crash(&device, &Survivors::AllBut(unit..unit + 1));
+        let image = crashed(&device, &Survivors::AllBut(unit..unit + 1));
         let (device, _db, keyspace) = simulated(&image);
         if keyspace.get(b"first").unwrap().is_some() {
             found += 1;
@@ -457,12 +458,12 @@ fn what_one_recovery_has_left_out_no_later_one_finds() {
             random_choices: 0,
             ..CrashOptions::default()
         };
-        let comes_back = device.take_trace().unwrap().for_each_crash(&options, |state, device| {
+        let judged = crash::each(&device.take_trace().unwrap(), &options, |_, device| {
             let (_, _db, keyspace) = simulated(&device.image());
-            let found = keyspace.get(b"first").unwrap();
-            found.map_or(Ok(()), |_| Err(state.to_string()))
+            assert_eq!(keyspace.get(b"first").unwrap(), None, "it comes back");
+            Ok(())
         });
-        assert_eq!(comes_back.err(), None, "it comes back");
+        judged.unwrap();
     }
     assert!(lost > 0 && found > 0, "{lost} times lost, {found} times found");
 }

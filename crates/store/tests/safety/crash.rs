@@ -3,11 +3,9 @@
 use std::collections::HashSet;
 
 use esker::{Compaction, CompactionParams, CompactionPolicy, IndexKind, Scheme};
-use esker_testkit::concurrent;
 use esker_testkit::counts::{Counts, assert_passes, budget};
-use esker_testkit::crash::{self, Effort};
-use esker_testkit::scenario;
 use esker_testkit::violation::Verdict;
+use esker_testkit::{concurrent, crash, scenario};
 
 macro_rules! traces {
     ($($name:ident: $make:ident,)*) => {
@@ -45,6 +43,7 @@ traces! {
     blobs_in_the_log_alone_survive_power_cuts: blobs_synced,
     operands_survive_power_cuts: operands,
     runs_that_are_merged_in_part_survive_power_cuts: slices,
+    keyspaces_with_history_survive_power_cuts: versions,
     everything_at_once_survives_power_cuts: mixed,
 }
 
@@ -62,17 +61,16 @@ fn random_histories_survive_power_cuts() {
 
 fn random_histories(seeds: impl Iterator<Item = u64>) -> Verdict<Counts> {
     let mut counts = Counts::new("crash", "random histories");
-    let mut images = HashSet::new();
+    let mut distinct = HashSet::new();
     for seed in seeds {
-        let effort = Effort { images: 60, nested: true };
         let mut scenario = scenario::random(seed);
         if seed >= 1_000 && seed % 3 == 2 {
             scenario.config.index = IndexKind::Lsm;
         }
-        crash::run_once(&scenario, effort, &mut images, &mut counts)
+        crash::run_once(&scenario, 60, &mut distinct, &mut counts)
             .map_err(|violation| violation.at(format!("seed {seed}")))?;
     }
-    counts.add("distinct", images.len() as u64);
+    counts.add("distinct", distinct.len() as u64);
     Ok(counts)
 }
 
@@ -83,15 +81,14 @@ fn every_trace_of_an_lsm_index_survives_power_cuts() {
 
 fn lsm_indexes() -> Verdict<Counts> {
     let mut counts = Counts::new("crash", "LSM indexes");
-    let mut images = HashSet::new();
+    let mut distinct = HashSet::new();
     for make in scenario::CRASH_TRACES {
         let mut scenario = make(0);
         scenario.config.index = IndexKind::Lsm;
-        let effort = Effort { images: 400 * budget(), nested: true };
-        crash::run_once(&scenario, effort, &mut images, &mut counts)
+        crash::run_once(&scenario, 400 * budget(), &mut distinct, &mut counts)
             .map_err(|violation| violation.at(format!("{} as an LSM index", scenario.name)))?;
     }
-    counts.add("distinct", images.len() as u64);
+    counts.add("distinct", distinct.len() as u64);
     Ok(counts)
 }
 
@@ -104,7 +101,7 @@ fn lsm_indexes_by_merge_policies_survive_power_cuts() {
 /// meanwhile.
 fn merge_policies() -> Verdict<Counts> {
     let mut counts = Counts::new("crash", "merge policies");
-    let mut images = HashSet::new();
+    let mut distinct = HashSet::new();
     let (best, mixed, full) =
         (CompactionPolicy::ChooseBest, CompactionPolicy::Mixed, CompactionPolicy::Full);
     for (policy, omega) in [(best, 0.2), (mixed, 0.02), (full, 0.0)] {
@@ -113,12 +110,11 @@ fn merge_policies() -> Verdict<Counts> {
             scenario.config.index = IndexKind::Lsm;
             let params = CompactionParams { gamma: 2.0, omega, ..CompactionParams::default() };
             scenario.config.compaction = Compaction::by(policy).params(params);
-            let effort = Effort { images: 200 * budget(), nested: true };
-            crash::run_once(&scenario, effort, &mut images, &mut counts)
+            crash::run_once(&scenario, 200 * budget(), &mut distinct, &mut counts)
                 .map_err(|violation| violation.at(format!("{} by {policy}", scenario.name)))?;
         }
     }
-    counts.add("distinct", images.len() as u64);
+    counts.add("distinct", distinct.len() as u64);
     assert!(counts.get("blocks packed") > 0, "power was cut while levels were packed");
     Ok(counts)
 }
@@ -148,15 +144,14 @@ fn commits_of_several_writers_survive_power_cuts() {
 
 fn several_writers() -> Verdict<Counts> {
     let mut counts = Counts::new("crash", "several writers");
-    let mut images = HashSet::new();
+    let mut distinct = HashSet::new();
     for seed in 0..6 * budget() {
         let recording = concurrent::record(seed).map_err(|v| v.at(format!("seed {seed}")))?;
         counts.add("runs", 1);
         counts.add("device events", recording.trace.len() as u64);
-        let effort = Effort { images: 500, nested: true };
-        crash::explore(&recording, effort, &mut images, &mut counts)
+        crash::explore(&recording, 500, &mut distinct, &mut counts)
             .map_err(|violation| violation.at(format!("seed {seed}")))?;
     }
-    counts.add("distinct", images.len() as u64);
+    counts.add("distinct", distinct.len() as u64);
     Ok(counts)
 }

@@ -9,7 +9,7 @@ fn is_found(bug: Bug, index: IndexKind) {
     let place = if index == IndexKind::Lsm { " in slices" } else { "" };
     assert_passes(planted::hunt_in(bug, index).map(|finding| {
         println!("{bug:?}{place}: {}", finding.violation);
-        let case = format!("{bug:?}{place}: \"{}\"", finding.oracle);
+        let case = format!("{bug:?}{place}: \"{}\"", finding.violation.oracle);
         let mut counts = Counts::new("planted", case);
         counts.add("judged until found", finding.judged);
         counts
@@ -55,6 +55,14 @@ mod in_slices {
         finds_operands_joined_under_a_snapshot: MergedForSnapshots,
         finds_a_value_that_is_forgotten: ValueForgotten,
     }
+}
+
+bugs! {
+    every_bug_of_history_has_its_test: OF_HISTORY in FdTree;
+    finds_versions_that_merges_drop: HistoryDropped,
+    finds_range_tombstones_retired_without_their_keys: RetiredWithoutKeys,
+    finds_batches_of_several_versions: BatchOfVersions,
+    finds_replayed_batches_of_several_versions: ReplayedAsVersions,
 }
 
 bugs! {

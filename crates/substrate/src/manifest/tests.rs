@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{
-    CrashCounts, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, SyncLoss,
-    Trace,
+    CrashCounts, CrashOptions, Effect, Failure, Fault, FaultPlan, OpKind, SimDevice, Trace,
 };
 use esker_format::ids::{KeyspaceId, SegmentId};
 use esker_format::manifest_edit::SegmentRef;

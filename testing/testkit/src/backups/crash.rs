@@ -7,6 +7,7 @@ use esker::{Backup, Db, Error};
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, CrashOptions, CrashState, SimDevice, Trace, Unwritten};
+use esker_harness::crash;
 
 use super::{Held, Source, during_backup, judge_backup, judge_restored, with_one_backup};
 use crate::counts::{Counts, budget};
@@ -14,7 +15,7 @@ use crate::history::generate;
 use crate::recovery::Depth;
 use crate::scenario::mixed_profile;
 use crate::session::Config;
-use crate::violation::{Oracle, Verdict, Violation, ensure, without_panic};
+use crate::violation::{Oracle, Verdict, Violation, ensure};
 use std::ops::ControlFlow;
 
 /// Images of one kind of disk at budget 1.
@@ -40,11 +41,11 @@ fn each(
     for model in DISKS {
         let limit = Some(IMAGES * budget());
         let options = CrashOptions { model, limit, seed: 7, ..CrashOptions::default() };
-        trace.for_each_crash(&options, |state, device| {
+        crash::each(trace, &options, |state, device| {
             counts.add("judged", 1);
-            without_panic(|| judge(state, device))
-                .map_err(|violation| violation.at(format!("{model:?}: {state}")))
-        })?;
+            judge(state, device)
+        })
+        .map_err(|violation| violation.at(format!("{model:?}")))?;
     }
     Ok(())
 }

@@ -274,7 +274,8 @@ fn make_with(
     }
     let mut point = session.point();
     if close {
-        let model = session.close().map_err(harness)?;
+        session.close().map_err(harness)?;
+        let model = session.into_model();
         point.durable = point.visible;
         let image = device.image();
         return Ok(Specimen { name, config, image, older, model, point });

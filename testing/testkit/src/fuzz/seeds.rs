@@ -8,6 +8,7 @@ use esker_format::data::Data;
 use esker_format::entry::{Entry, Payload};
 use esker_format::fence::Fence;
 use esker_format::frame::{FrameKind, Seal, encode_frame};
+use esker_format::history::{HistoryMeta, MILLIONTHS, Retention};
 use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, StoreId};
 use esker_format::log_record::{BatchBuilder, SegmentHeader};
 use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef};
@@ -187,6 +188,9 @@ fn batches() -> Vec<Vec<u8>> {
     vec![[&count, body].concat()]
 }
 
+const HISTORY: HistoryMeta =
+    HistoryMeta { retention: Retention::All, share_millionths: MILLIONTHS, from: Seq(7) };
+
 fn records() -> Vec<Vec<u8>> {
     let segment = SegmentRef {
         id: SegmentId(4),
@@ -207,6 +211,7 @@ fn records() -> Vec<Vec<u8>> {
         Edit::NextKeyspace { id: KeyspaceId(2) },
         Edit::CleanClose { seq: Seq(99) },
         Edit::KeyspaceOperator { id, name: "esker.add".into() },
+        Edit::KeyspaceHistory { id, history: HISTORY },
     ];
     let one = |edit: &Edit| {
         let body = RecordBody::encode(std::slice::from_ref(edit), Generation(7));

@@ -142,3 +142,39 @@ pub fn blobs_full(seed: u64) -> Scenario {
     scenario.config.inline_bytes_max = Some(60);
     scenario
 }
+
+/// Keyspaces that keep history: keys are overwritten and removed, also by ranges, in merges of
+/// every depth, and opened again.
+#[must_use]
+pub fn versions(seed: u64) -> Scenario {
+    let weights = Weights {
+        insert: 30,
+        remove: 6,
+        batch: 8,
+        remove_range: 3,
+        read: 1,
+        snapshot: 2,
+        persist: 1,
+        flush: 2,
+        compact: 1,
+        keyspace: 1,
+        reopen: 1,
+        ..Weights::default()
+    };
+    let profile = Profile {
+        ops: 200,
+        keys: 40,
+        keyspaces: 2,
+        order: KeyOrder::Skewed,
+        value_bytes: 4..=160,
+        synced_percent: 8,
+        weights,
+        ..Profile::default()
+    };
+    let mut scenario = Scenario::new("versions", Vec::new(), generate(&profile, 80 + seed));
+    // With larger ones, merges take the memtable and are interrupted with it.
+    scenario.config.memtable_bytes = if seed.is_multiple_of(200) { 1 << 10 } else { 8 << 10 };
+    scenario.config.inline_bytes_max = Some(120);
+    scenario.config.history = true;
+    scenario
+}

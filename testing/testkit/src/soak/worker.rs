@@ -137,7 +137,7 @@ impl<'a> Worker<'a> {
                 break;
             }
             let _going_on = self.stage.pause.read();
-            let place = || format!("worker {number}, operation {done}, {op}");
+            let place = || format!("worker {number}, operation {done}, {op:?}");
             self.apply(op).map_err(|violation| violation.at(place()))?;
             acknowledge(done + 1).map_err(harness)?;
         }

@@ -1,6 +1,7 @@
 //! Databases of SQLite on a simulated disk.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +10,19 @@ use std::sync::{Arc, Mutex, Once};
 use esker_device::sim::{SimDevice, SimImage};
 use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
 use esker_device::{Caching, Device, Open};
+use esker_harness::violation::{Oracle, Verdict, ensure};
 use esker_pages::{Missing, Options, PageStore};
 use esker_sqlite::open_stores::Access;
 use esker_sqlite::test_mount::{self, Mounted};
 use rusqlite::{Connection, OpenFlags};
+use tempfile::TempDir;
 
-/// Of marks that say which super-journal is there; the others number points.
+/// Of marks that say which super-journals are there; the others number points.
 pub const PRESENCE: u64 = 1 << 62;
 
-/// A super-journal: its path and what it holds.
-pub type SuperJournal = (PathBuf, Vec<u8>);
+/// Super-journals: their paths and what they hold. One is left over where a crash came before
+/// SQLite removed it.
+pub type SuperJournals = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Small segments and bounds, so that short traces meet checkpoints, spills and full segments.
 pub fn small() -> Options {
@@ -37,7 +41,7 @@ pub fn small() -> Options {
 struct Watch {
     disk: SimDevice,
     folder: PathBuf,
-    history: Arc<Mutex<Vec<Option<SuperJournal>>>>,
+    history: Arc<Mutex<Vec<SuperJournals>>>,
     /// After how many syncs the super-journal goes; 0 for never.
     removes_after: Arc<AtomicU64>,
 }
@@ -47,7 +51,7 @@ impl Hook for Watch {
         let left = &self.removes_after;
         let counts = step.kind == StepKind::Sync && left.load(Ordering::Relaxed) > 0;
         if counts && left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            put_super_journal(&self.folder, None);
+            put_super_journals(&self.folder, &SuperJournals::new());
         }
     }
 
@@ -55,7 +59,7 @@ impl Hook for Watch {
         if step.kind == StepKind::Read {
             return;
         }
-        let now = super_journal(&self.folder);
+        let now = super_journals(&self.folder);
         let mut history = self.history.lock().unwrap();
         if history.last() != Some(&now) {
             history.push(now);
@@ -64,23 +68,30 @@ impl Hook for Watch {
     }
 }
 
-/// The super-journal that is in a folder.
-pub fn super_journal(folder: &Path) -> Option<SuperJournal> {
-    let mut entries = std::fs::read_dir(folder).unwrap();
-    let path = entries.find_map(|entry| {
-        let path = entry.unwrap().path();
-        path.file_name()?.to_str()?.contains("-mj").then_some(path)
-    })?;
-    let bytes = std::fs::read(&path).unwrap_or_default();
-    Some((path, bytes))
+/// A folder for databases, in memory where that is possible: SQLite syncs super-journals.
+pub fn folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Puts a super-journal there, or takes away what is there.
-pub fn put_super_journal(folder: &Path, wanted: Option<&SuperJournal>) {
-    while let Some((path, _)) = super_journal(folder) {
+/// The super-journals that are in a folder.
+pub fn super_journals(folder: &Path) -> SuperJournals {
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_one = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().contains("-mj"))
+    };
+    let read = |path: PathBuf| {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        (path, bytes)
+    };
+    paths.filter(is_one).map(read).collect()
+}
+
+/// Puts super-journals there, and takes away all others.
+pub fn put_super_journals(folder: &Path, wanted: &SuperJournals) {
+    for path in super_journals(folder).into_keys() {
         std::fs::remove_file(path).unwrap();
     }
-    if let Some((path, bytes)) = wanted {
+    for (path, bytes) in wanted {
         std::fs::write(path, bytes).unwrap();
     }
 }
@@ -90,8 +101,9 @@ pub fn put_super_journal(folder: &Path, wanted: Option<&SuperJournal>) {
 pub struct Disk {
     pub device: SimDevice,
     pub folder: PathBuf,
-    /// The super-journals that came and went, as the marks number them.
-    pub history: Arc<Mutex<Vec<Option<SuperJournal>>>>,
+    /// The super-journals that were there at first, then whenever one came or went, as the marks
+    /// number them.
+    pub history: Arc<Mutex<Vec<SuperJournals>>>,
     /// After how many syncs the super-journal goes, as if SQLite had removed it and did not know.
     pub removes_after: Arc<AtomicU64>,
     options: Options,
@@ -100,8 +112,7 @@ pub struct Disk {
 
 impl Disk {
     pub fn mount(device: SimDevice, folder: &Path, options: &Options) -> Self {
-        let history: Arc<Mutex<Vec<Option<SuperJournal>>>> = Arc::default();
-        history.lock().unwrap().push(None);
+        let history = Arc::new(Mutex::new(vec![super_journals(folder)]));
         let removes_after: Arc<AtomicU64> = Arc::default();
         let watch = Watch {
             removes_after: Arc::clone(&removes_after),
@@ -185,7 +196,7 @@ fn count_panics() {
     });
 }
 
-/// How often what is tested has panicked on this thread.
-pub fn panics() -> u64 {
-    PANICS.get()
+/// Fails where what is tested has panicked on this thread since the last call of this.
+pub fn ensure_no_panics() -> Verdict {
+    ensure(PANICS.take() == 0, Oracle::NoPanic, || "below SQLite".to_owned())
 }

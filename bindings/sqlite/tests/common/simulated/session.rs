@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use esker_device::sim::{SimDevice, SimImage};
 use rusqlite::{Connection, Error};
+use tempfile::TempDir;
 
-use super::disk::{self, Disk};
+use super::disk::{self, Disk, SuperJournals};
 use super::oracle::{Oracle, State, rows, run, schemas, set_up};
 use super::steps::{Case, Statement, Step};
 
@@ -23,8 +25,15 @@ pub struct Point {
     pub doubtful_names: BTreeSet<u8>,
 }
 
+impl Point {
+    /// Knowledge of one state, which is there and durable.
+    pub fn at(state: usize) -> Self {
+        Self { durable: state, visible: state, ..Self::default() }
+    }
+}
+
 /// A state that was reached, or attempted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reached {
     pub state: State,
     body: Vec<Statement>,
@@ -32,10 +41,42 @@ pub struct Reached {
     pub is_out: bool,
 }
 
-/// The run. `points` has what was known at each mark of the device's trace.
+/// What a run starts with.
+#[derive(Clone, Debug)]
+pub struct Base {
+    /// The states of the runs before it.
+    pub states: Arc<Vec<Reached>>,
+    /// Which of them is there, and which versions have names.
+    pub point: Point,
+    /// The super-journals that are in the file system.
+    pub journals: SuperJournals,
+    /// The folder in which SQLite finds the databases.
+    pub folder: Arc<TempDir>,
+}
+
+impl Base {
+    /// The tables of a case, and a disk with them.
+    pub fn prepared(case: &Case) -> (Self, SimImage) {
+        let folder = disk::folder();
+        let image = prepared(case, folder.path());
+        let state = State { rows: Oracle::new(case).rows(), page_size: case.page_size };
+        let states = vec![Reached { state, body: Vec::new(), is_out: false }];
+        let (states, folder) = (Arc::new(states), Arc::new(folder));
+        (Self { states, point: Point::at(0), journals: SuperJournals::new(), folder }, image)
+    }
+}
+
+/// What there was when a run under a fault ended, before anything was looked at.
+#[derive(Debug)]
+pub struct Ended {
+    pub point: Point,
+    pub journals: SuperJournals,
+}
+
+/// The run.
 #[derive(Debug)]
 pub struct Session {
-    pub case: Case,
+    case: Case,
     connection: Option<Connection>,
     /// A reader that stays, and what it sees.
     reader: Option<(Connection, usize)>,
@@ -43,8 +84,9 @@ pub struct Session {
     oracle: Oracle,
     pub states: Vec<Reached>,
     pub point: Point,
-    pub points: Vec<Point>,
     is_relaxed: bool,
+    pub folder: Arc<TempDir>,
+    pub ended: Option<Ended>,
 }
 
 /// A disk with the tables of a case, all of it durable.
@@ -92,22 +134,24 @@ pub fn page_size(connection: &Connection) -> rusqlite::Result<u32> {
 }
 
 impl Session {
-    /// Begins on a disk that [`prepared`] made.
-    pub fn start(case: &Case, image: &SimImage, folder: &Path) -> Self {
-        disk::put_super_journal(folder, None);
-        let disk = Disk::of_image(image, folder, &case.options);
-        let oracle = Oracle::new(case);
-        let state = State { rows: oracle.rows(), page_size: case.page_size };
+    /// Begins on a disk that holds what `base` says. Nothing is opened yet.
+    pub fn start(case: &Case, device: SimDevice, base: &Base) -> Self {
+        let folder = base.folder.path();
+        disk::put_super_journals(folder, &base.journals);
+        let disk = Disk::mount(device, folder, &case.options);
+        let mut states = base.states.to_vec();
+        let oracle = turn(&mut states, base.point.visible, case);
         Self {
             case: case.clone(),
             connection: None,
             reader: None,
             disk,
             oracle,
-            states: vec![Reached { state, body: Vec::new(), is_out: false }],
-            point: Point::default(),
-            points: vec![Point::default()],
+            states,
+            point: base.point.clone(),
             is_relaxed: case.is_relaxed,
+            folder: Arc::clone(&base.folder),
+            ended: None,
         }
     }
 
@@ -115,16 +159,10 @@ impl Session {
         &self.states[self.point.visible].state
     }
 
-    /// Numbers what is known now, and marks the trace with the number.
-    pub fn mark(&mut self) {
-        self.disk.device.mark(self.points.len() as u64);
-        self.points.push(self.point.clone());
-    }
-
     pub fn connection(&mut self) -> rusqlite::Result<&Connection> {
         if self.connection.is_none() {
             // Now and then a connection reads before, and while, it is opened to be written.
-            let is_late = self.points.len().is_multiple_of(2);
+            let is_late = self.states.len().is_multiple_of(2);
             let _reader = is_late.then(|| connect_read_only(&self.disk, &self.case)).transpose()?;
             let connection = connect(&self.disk, &self.case)?;
             self.adopt(&connection)?;
@@ -138,49 +176,15 @@ impl Session {
     fn adopt(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let rows = rows(connection, &self.case)?;
         let page_size = page_size(connection)?;
-        let found = self.find(&State { rows, page_size }, &self.point, &self.point);
+        let (state, point) = (State { rows, page_size }, &self.point);
+        let found = find(&self.states, point.durable, &state, point, point);
         let found = found.unwrap_or_else(|| panic!("opened in a state that never was"));
         if found != self.point.visible {
-            self.turn_to(found);
+            self.oracle = turn(&mut self.states, found, &self.case);
         }
-        self.point.durable = found;
+        (self.point.visible, self.point.durable) = (found, found);
         self.point.doubtful.clear();
         Ok(())
-    }
-
-    /// Makes a state the newest one, also for the oracle.
-    fn turn_to(&mut self, found: usize) {
-        let is_back = found < self.point.visible;
-        self.states[found].is_out = false;
-        for state in self.states.iter_mut().skip(if is_back { found + 1 } else { usize::MAX }) {
-            state.is_out = true;
-        }
-        self.point.visible = found;
-        self.oracle = Oracle::new(&self.case);
-        for reached in self.states[..=found].iter().filter(|reached| !reached.is_out) {
-            self.oracle.begin(&reached.body);
-            self.oracle.end(true);
-        }
-        assert_eq!(self.oracle.rows(), self.states[found].state.rows);
-    }
-
-    /// Which state that may be there this is, where `now` is known and `next` was under way.
-    pub fn find(&self, state: &State, now: &Point, next: &Point) -> Option<usize> {
-        self.find_from(now.durable, state, now, next)
-    }
-
-    /// As [`Session::find`], from a state on.
-    pub fn find_from(
-        &self,
-        least: usize,
-        state: &State,
-        now: &Point,
-        next: &Point,
-    ) -> Option<usize> {
-        let promised = (least..=next.visible).rev();
-        let promised = promised.filter(|number| !self.states[*number].is_out);
-        let doubtful = now.doubtful.union(&next.doubtful).copied();
-        promised.chain(doubtful).find(|number| self.states[*number].state == *state)
     }
 
     fn reached(&mut self, rows: String, page_size: u32, body: &[Statement]) {
@@ -219,6 +223,7 @@ impl Session {
                 self.point.durable = self.point.visible;
                 Ok(())
             }
+            Step::Hold => self.hold(),
             Step::Reopen => {
                 self.reader = None;
                 self.connection = None;
@@ -270,15 +275,16 @@ impl Session {
     }
 
     /// Has a reader stay on what is there now.
-    pub fn hold(&mut self) {
-        let reader = connect_read_only(&self.disk, &self.case).unwrap();
-        reader.execute_batch("BEGIN").unwrap();
-        assert_eq!(rows(&reader, &self.case).unwrap(), self.state().rows);
+    fn hold(&mut self) -> rusqlite::Result<()> {
+        let reader = connect_read_only(&self.disk, &self.case)?;
+        reader.execute_batch("BEGIN")?;
+        assert_eq!(rows(&reader, &self.case)?, self.state().rows);
         self.reader = Some((reader, self.point.visible));
+        Ok(())
     }
 
     /// Compares what the reader that stays sees with what it saw.
-    pub fn judge_reader(&self) {
+    fn judge_reader(&self) {
         if let Some((reader, seen)) = &self.reader {
             assert_eq!(rows(reader, &self.case).unwrap(), self.states[*seen].state.rows);
         }
@@ -299,11 +305,41 @@ impl Session {
         self.judge_reader();
     }
 
-    /// Leaves everything open as it is, but for the connections.
-    pub fn disconnect(&mut self) {
+    /// Closes the connections.
+    pub fn close(&mut self) -> rusqlite::Result<()> {
         self.reader = None;
-        self.connection = None;
+        self.connection.take().map_or(Ok(()), |connection| connection.close().map_err(|(_, e)| e))
     }
+}
+
+/// Makes a state the newest one. The oracle of it.
+fn turn(states: &mut [Reached], found: usize, case: &Case) -> Oracle {
+    states[found].is_out = false;
+    for state in &mut states[found + 1..] {
+        state.is_out = true;
+    }
+    let oracle = Oracle::new(case);
+    for reached in states[..=found].iter().filter(|reached| !reached.is_out) {
+        oracle.begin(&reached.body);
+        oracle.end(true);
+    }
+    assert_eq!(oracle.rows(), states[found].state.rows);
+    oracle
+}
+
+/// Which state this is of those that may be there, where `now` is known and `next` was under way:
+/// not one before `least`.
+pub fn find(
+    states: &[Reached],
+    least: usize,
+    state: &State,
+    now: &Point,
+    next: &Point,
+) -> Option<usize> {
+    let promised = (least..=next.visible).rev();
+    let promised = promised.filter(|number| !states[*number].is_out);
+    let doubtful = now.doubtful.union(&next.doubtful).copied();
+    promised.chain(doubtful).find(|number| states[*number].state == *state)
 }
 
 /// Runs a transaction. One that fails is rolled back, if SQLite has not done so.

@@ -25,6 +25,8 @@ pub enum Step {
     Unpin(u8),
     /// Whether commits wait for their sync.
     Synchronous(bool),
+    /// Has a reader stay on what is there.
+    Hold,
     /// Makes the file of the first database shorter.
     Compact,
     /// Closes the databases and opens them.

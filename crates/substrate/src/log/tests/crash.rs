@@ -2,6 +2,11 @@
 
 use std::result::Result;
 
+use esker_device::sim::OpKind;
+use esker_harness::crash;
+use esker_harness::faults::{self, Effects};
+use esker_harness::violation::{Oracle, Verdict, Violation};
+
 use super::*;
 
 /// The state of a run: which numbers end a batch, and up to which number durability was
@@ -85,25 +90,30 @@ fn options(limit: u64) -> CrashOptions {
     CrashOptions { limit: Some(limit), ..CrashOptions::default() }
 }
 
-fn crash_everywhere(steps: u64, limit: u64, nested_every: u64) -> Result<u64, String> {
+/// A state that was not promised.
+fn broken(detail: String) -> Violation {
+    Violation::new(Oracle::AcknowledgedIsThere, detail)
+}
+
+fn crash_everywhere(steps: u64, limit: u64, nested_every: u64) -> Verdict<u64> {
     let (trace, history) = trace(steps);
     let mut visited = 0;
     let mut nested_visited = 0;
-    trace.for_each_crash(&options(limit), |crash, sim| -> Result<(), String> {
+    crash::each(&trace, &options(limit), |crash, sim| {
         let device: Arc<dyn Device> = sim.clone();
         let Some(acknowledged) = crash.acknowledged() else { return Ok(()) };
         let mut history = History { acknowledged, ..history.clone() };
         sim.record();
-        check(&device, &history).map_err(|error| format!("{crash}: {error}"))?;
+        check(&device, &history).map_err(broken)?;
         visited += 1;
         if visited % nested_every == 0 {
             let recovery = sim.take_trace().unwrap();
-            let last = open_rig(&device).map_err(text)?.log.last_seq().0;
+            let last = open_rig(&device).unwrap().log.last_seq().0;
             history.boundaries.extend([last - 3, last - 1, last]);
-            recovery.for_each_crash(&options(40), |nested, sim| {
+            crash::each(&recovery, &options(40), |_, sim| {
                 nested_visited += 1;
                 let device: Arc<dyn Device> = sim.clone();
-                check(&device, &history).map_err(|error| format!("{crash}; {nested}: {error}"))
+                check(&device, &history).map_err(broken)
             })?;
         }
         Ok(())
@@ -127,52 +137,55 @@ fn no_power_cut_on_large_sectors_does_either() {
     run(&device, 70, &mut history, |seq| sim.mark(seq)).unwrap();
     let trace = sim.take_trace().unwrap();
     let options = CrashOptions { limit: Some(1000), ..CrashOptions::default() };
-    trace
-        .for_each_crash(&options, |crash, sim| {
-            let device: Arc<dyn Device> = sim.clone();
-            let Some(acknowledged) = crash.acknowledged() else { return Ok(()) };
-            let history = History { acknowledged, ..history.clone() };
-            check(&device, &history).map_err(|error| format!("{crash}: {error}"))
-        })
-        .unwrap();
+    crash::each(&trace, &options, |crash, sim| {
+        let device: Arc<dyn Device> = sim.clone();
+        let Some(acknowledged) = crash.acknowledged() else { return Ok(()) };
+        let history = History { acknowledged, ..history.clone() };
+        check(&device, &history).map_err(broken)
+    })
+    .unwrap();
 }
 
-/// Every operation fails once; then the store is opened without a power cut, used, and only then
-/// the power fails and nothing unsynced survives.
+/// A short write, and nothing that a reader would see.
+const EFFECTS: Effects = Effects {
+    power_off: false,
+    on_write: &[(Effect::ShortWrite { bytes: 100, failure: Failure::Io }, false)],
+    on_read: &[],
+};
+
+/// Every operation fails; then the store is opened without a power cut, used, and only then the
+/// power fails and nothing unsynced survives.
 #[test]
 fn no_failing_operation_loses_a_synced_batch() {
-    let mut effects = vec![Effect::Fail(Failure::Io), Effect::Fail(Failure::NoSpace)];
-    effects.push(Effect::ShortWrite { bytes: 100, failure: Failure::Io });
-    effects.extend(SyncLoss::ALL.map(Effect::FailSync));
-    for effect in effects {
-        for nth in 0.. {
-            let sim = Arc::new(SimDevice::new());
-            let device: Arc<dyn Device> = sim.clone();
-            sim.set_faults(FaultPlan::new().with(Fault::new(effect).nth(nth)));
-            let mut history = History::default();
-            let done = run(&device, 40, &mut history, |_| {});
-            if sim.op_count() <= nth {
-                assert!(done.is_ok() && nth > 100);
-                break;
-            }
-            let told = format!("{effect:?} at operation {nth}: {done:?}");
-            sim.set_faults(FaultPlan::new());
-            let Ok(rig) = open_rig(&device) else {
-                assert_eq!(history.acknowledged, 0, "{told}");
-                continue;
-            };
-            if rig.manifest.state().keyspaces.len() < 2 {
-                continue;
-            }
-            let last = rig.replay_and_check().expect(&told);
-            assert!(last.0 >= history.acknowledged, "{told}");
-            rig.put(1, 100, true).expect(&told);
-            let left = sim.crash(&Survivors::Subset(0), &CrashModel::default());
-            let device: Arc<dyn Device> = Arc::new(SimDevice::from_image(&left));
-            let again = open_rig(&device).expect(&told);
-            assert_eq!(again.replay_and_check().expect(&told), last.next(), "{told}");
+    let steps = 40;
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    run(&device, steps, &mut History::default(), |_| {}).unwrap();
+    let operations = OpKind::ALL.map(|kind| (kind, sim.op_count_of(kind)));
+    assert!(sim.op_count() > 100);
+    let verdict = faults::each(operations, u64::MAX, &EFFECTS, |case| {
+        let sim = Arc::new(SimDevice::new());
+        let device: Arc<dyn Device> = sim.clone();
+        sim.set_faults(case.plan());
+        let mut history = History::default();
+        let _failed = run(&device, steps, &mut history, |_| {});
+        sim.set_faults(FaultPlan::new());
+        let Ok(rig) = open_rig(&device) else {
+            assert_eq!(history.acknowledged, 0);
+            return Ok(());
+        };
+        if rig.manifest.state().keyspaces.len() < 2 {
+            return Ok(());
         }
-    }
+        let last = rig.replay_and_check().unwrap();
+        assert!(last.0 >= history.acknowledged);
+        rig.put(1, 100, true).unwrap();
+        let left = sim.crash(&Survivors::Subset(0), &CrashModel::default());
+        let device: Arc<dyn Device> = Arc::new(SimDevice::from_image(&left));
+        assert_eq!(open_rig(&device).unwrap().replay_and_check().unwrap(), last.next());
+        Ok(())
+    });
+    verdict.unwrap_or_else(|violation| panic!("{violation}"));
 }
 
 #[cfg(feature = "_planted")]

@@ -2,6 +2,11 @@
 
 use std::result::Result;
 
+use esker_device::sim::{CrashModel, Survivors};
+use esker_harness::crash;
+use esker_harness::faults::{self, Effects};
+use esker_harness::violation::{Oracle, Verdict, Violation};
+
 use super::*;
 
 const COMMITS: u64 = 30;
@@ -54,27 +59,30 @@ fn options(limit: Option<u64>) -> CrashOptions {
     CrashOptions { limit, ..CrashOptions::default() }
 }
 
+/// A state that was not promised.
+fn broken(detail: String) -> Violation {
+    Violation::new(Oracle::AcknowledgedIsThere, detail)
+}
+
 /// Opens every crash image of the history, and of each the crash images of its recovery.
-fn crash_everywhere(trace: &Trace, nested_every: u64) -> Result<CrashCounts, String> {
+fn crash_everywhere(trace: &Trace, nested_every: u64) -> Verdict<CrashCounts> {
     let states = states(COMMITS);
     let mut visited = 0;
-    trace.for_each_crash(&options(None), |crash, sim| {
-        let tell = |error: String| format!("{crash}: {error}");
+    crash::each(trace, &options(None), |crash, sim| {
         let Some(acknowledged) = crash.acknowledged().map(|mark| mark - 1) else {
-            return check_creation(sim, &states).map_err(tell);
+            return check_creation(sim, &states).map_err(broken);
         };
         sim.record();
-        check(sim, &states, acknowledged).map_err(tell)?;
+        check(sim, &states, acknowledged).map_err(broken)?;
         visited += 1;
         if visited % nested_every == 0 {
             let recovery = sim.take_trace().unwrap();
-            recovery.for_each_crash(&options(Some(60)), |nested, sim| {
+            crash::each(&recovery, &options(Some(60)), |_, sim| {
                 let device: Arc<dyn Device> = sim.clone();
-                let found = open(&device).map_err(|e| format!("{crash}; {nested}: {e}"))?;
-                let at = states.iter().position(|state| *state == *found.0.state());
-                match at {
+                let found = open(&device).unwrap();
+                match states.iter().position(|state| *state == *found.0.state()) {
                     Some(at) if (acknowledged..=acknowledged + 2).contains(&(at as u64)) => Ok(()),
-                    other => Err(format!("{crash}; {nested}: state {other:?}")),
+                    other => Err(broken(format!("state {other:?}"))),
                 }
             })?;
         }
@@ -105,45 +113,45 @@ fn no_power_cut_loses_an_acknowledged_commit() {
     assert!(counts.distinct > 300, "{counts:?}");
 }
 
-/// Every operation of a history fails once, in every way; then the store is opened again without
-/// a power cut, used, and only then the power fails.
+/// Every operation of a history fails, in every way; then the store is opened again without a
+/// power cut, used, and only then the power fails.
 #[test]
 fn no_failing_operation_loses_an_acknowledged_commit() {
     let states = states(COMMITS + 2);
-    let mut effects = vec![Effect::Fail(Failure::Io), Effect::Fail(Failure::NoSpace)];
-    effects.extend(SyncLoss::ALL.map(Effect::FailSync));
-    for effect in effects {
-        for nth in 0.. {
-            let sim = Arc::new(SimDevice::new());
-            let device: Arc<dyn Device> = sim.clone();
-            sim.set_faults(FaultPlan::new().with(Fault::new(effect).nth(nth)));
-            let created = create(&device);
-            let acknowledged = match &created {
-                // A removal that fails is passed over.
-                Ok(manifest) => (0..COMMITS).find(|n| commit_nth(manifest, *n).is_err()),
-                Err(_) => None,
-            };
-            if sim.op_count() <= nth {
-                assert!(nth > 100, "{effect:?} {nth}");
-                break;
-            }
-            sim.set_faults(FaultPlan::new());
-            if created.is_err() && probe(device.as_ref()).unwrap() != Presence::Store {
-                continue;
-            }
-            let told = format!("{effect:?} at operation {nth}");
-            let acknowledged = acknowledged.unwrap_or(if created.is_ok() { COMMITS } else { 0 });
-            let (manifest, problems) = open(&device).expect(&told);
-            assert_eq!(problems, [], "{told}");
-            let at = states.iter().position(|state| *state == *manifest.state()).expect(&told);
-            assert!((acknowledged..=acknowledged + 1).contains(&(at as u64)), "{told}: {at}");
-            commit_nth(&manifest, at as u64).expect(&told);
-            let left = sim.crash(&esker_device::sim::Survivors::Subset(0), &Default::default());
-            let device: Arc<dyn Device> = Arc::new(SimDevice::from_image(&left));
-            let (manifest, _) = open(&device).expect(&told);
-            assert_eq!(*manifest.state(), states[at + 1], "{told}");
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = sim.clone();
+    let manifest = create(&device).unwrap();
+    (0..COMMITS).for_each(|n| commit_nth(&manifest, n).unwrap());
+    let operations = OpKind::ALL.map(|kind| (kind, sim.op_count_of(kind)));
+    assert!(sim.op_count() > 100);
+    let effects = Effects { power_off: false, on_write: &[], on_read: &[] };
+    let verdict = faults::each(operations, u64::MAX, &effects, |case| {
+        let sim = Arc::new(SimDevice::new());
+        let device: Arc<dyn Device> = sim.clone();
+        sim.set_faults(case.plan());
+        let created = create(&device);
+        let acknowledged = match &created {
+            // A removal that fails is passed over.
+            Ok(manifest) => (0..COMMITS).find(|n| commit_nth(manifest, *n).is_err()),
+            Err(_) => None,
+        };
+        sim.set_faults(FaultPlan::new());
+        if created.is_err() && probe(device.as_ref()).unwrap() != Presence::Store {
+            return Ok(());
         }
-    }
+        let acknowledged = acknowledged.unwrap_or(if created.is_ok() { COMMITS } else { 0 });
+        let (manifest, problems) = open(&device).unwrap();
+        assert_eq!(problems, []);
+        let at = states.iter().position(|state| *state == *manifest.state()).unwrap();
+        assert!((acknowledged..=acknowledged + 1).contains(&(at as u64)), "{at}");
+        commit_nth(&manifest, at as u64).unwrap();
+        let left = sim.crash(&Survivors::Subset(0), &CrashModel::default());
+        let device: Arc<dyn Device> = Arc::new(SimDevice::from_image(&left));
+        let (manifest, _) = open(&device).unwrap();
+        assert_eq!(*manifest.state(), states[at + 1]);
+        Ok(())
+    });
+    verdict.unwrap_or_else(|violation| panic!("{violation}"));
 }
 
 #[cfg(feature = "_planted")]

@@ -1,5 +1,5 @@
-//! A store's files as shared pages, and a device over them: copying an image costs one pointer a
-//! page, so that a suite can damage a hundred thousand copies of a store.
+//! Files as shared pages, and a device over them: copying an image costs one pointer a page, so
+//! that a suite can damage a hundred thousand copies of a store.
 //!
 //! Invariants:
 //! * A page that an [`Image`] shares is never written; writers copy it first.
@@ -19,6 +19,9 @@ const PAGE_BYTES: usize = 4096;
 
 type Page = Arc<[u8; PAGE_BYTES]>;
 
+/// Which bytes of each file were read, by name.
+pub type Touched = BTreeMap<String, Vec<bool>>;
+
 /// One file: pages, the last one padded with zeros.
 #[derive(Clone, Debug, Default)]
 struct File {
@@ -26,7 +29,7 @@ struct File {
     len: usize,
 }
 
-/// All files of a store at one moment.
+/// All files of a device at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     files: BTreeMap<String, File>,
@@ -65,8 +68,13 @@ impl File {
 
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.grow(offset.saturating_add(bytes.len()));
-        for (at, byte) in (offset..).zip(bytes) {
-            self.set(at, |_| *byte);
+        let (mut rest, mut at) = (bytes, offset);
+        while let Some(page) = self.pages.get_mut(at / PAGE_BYTES).filter(|_| !rest.is_empty()) {
+            let room = Arc::make_mut(page).get_mut(at % PAGE_BYTES..).unwrap_or_default();
+            let (fits, later) = rest.split_at(room.len().min(rest.len()));
+            room.iter_mut().zip(fits).for_each(|(to, from)| *to = *from);
+            rest = later;
+            at += fits.len();
         }
     }
 
@@ -170,7 +178,7 @@ pub struct ImageDevice {
 struct State {
     files: BTreeMap<String, Arc<Mutex<File>>>,
     /// The bytes of each file that were read; empty when this was not requested.
-    touched: BTreeMap<String, Vec<bool>>,
+    touched: Touched,
     locked: bool,
 }
 
@@ -197,7 +205,7 @@ impl ImageDevice {
         let file =
             |(name, file): (&String, &File)| (name.clone(), Arc::new(Mutex::new(file.clone())));
         let files = image.files.iter().map(file).collect();
-        let state = State { files, touched: BTreeMap::new(), locked: false };
+        let state = State { files, touched: Touched::new(), locked: false };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -210,9 +218,9 @@ impl ImageDevice {
         device
     }
 
-    /// Which bytes of each file were read since the start, by name.
+    /// What was read since the start.
     #[must_use]
-    pub fn touched(&self) -> BTreeMap<String, Vec<bool>> {
+    pub fn touched(&self) -> Touched {
         self.state.lock().touched.clone()
     }
 
