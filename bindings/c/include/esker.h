@@ -100,9 +100,22 @@ typedef enum esker_index {
   ESKER_LSM = 2,
 } esker_index;
 
+// The earlier versions of a keyspace that stay readable. Chosen where it is created, without a
+// merge operator, an LSM index or times to live; a keyspace without history refuses to begin one.
+typedef enum esker_history {
+  // As the keyspace has it; none where it is created.
+  ESKER_HISTORY_AS_IT_IS = 0,
+  // All of them, for ever: see `esker_past_at` and `esker_changes_new`.
+  ESKER_HISTORY_ALL = 1,
+} esker_history;
+
 // Collected writes. One thread at a time may use it. Freed with `esker_batch_commit` or
 // `esker_batch_free`.
 typedef struct esker_batch esker_batch;
+
+// The changes of a key, newest first. One thread at a time may use it. It keeps no versions. Freed
+// with `esker_changes_free`.
+typedef struct esker_changes esker_changes;
 
 // An open store. Any number of threads may use it. Closed with `esker_close`.
 typedef struct esker_db esker_db;
@@ -113,6 +126,10 @@ typedef struct esker_error esker_error;
 // A keyspace of a store: an ordered map from bytes to bytes. Any number of threads may use it.
 // Freed with `esker_keyspace_free`.
 typedef struct esker_keyspace esker_keyspace;
+
+// A keyspace with history as it was at one version. Any number of threads may use it. It keeps no
+// versions, since the keyspace keeps all. Freed with `esker_past_free`.
+typedef struct esker_past esker_past;
 
 // The entries of a keyspace between two keys, as of the moment it was made. One thread at a time
 // may use it. Freed with `esker_range_free`.
@@ -206,6 +223,19 @@ typedef struct esker_stats {
   uint64_t reserved[6];
 } esker_stats;
 
+// A change of a key. Its bytes belong to the changes that it came from, and are valid until the
+// next call with those.
+typedef struct esker_change {
+  // The version that made it: the number of the commit.
+  uint64_t version;
+  // The new value, unless the key was removed.
+  const uint8_t *value;
+  // Its length.
+  size_t value_len;
+  // Whether the key was removed.
+  bool removed;
+} esker_change;
+
 // The options for opening a keyspace. All zeros are the defaults.
 typedef struct esker_keyspace_options {
   // Memory after which the memtable is flushed to the data file, in bytes: 1 KiB to 1 TiB; 0 for
@@ -223,8 +253,12 @@ typedef struct esker_keyspace_options {
   int32_t merge;
   // An `esker_index`, where the keyspace is created.
   int32_t index;
-  // Reserved: zeros.
-  uint64_t reserved[2];
+  // An `esker_history`, where the keyspace is created.
+  int32_t history;
+  // Reserved: zero.
+  int32_t reserved_here;
+  // Reserved: zero.
+  uint64_t reserved[1];
 } esker_keyspace_options;
 
 // An entry. Its bytes belong to the range or transaction that it came from, and are valid until
@@ -442,6 +476,118 @@ const char *esker_error_message(const struct esker_error *error);
 // # Safety
 // `error` is null or an error that has not been freed.
 void esker_error_free(struct esker_error *error);
+
+// The newest version: the number of the last commit, as `esker_past_at` takes it.
+//
+// # Safety
+// `db` is a store; the others are null or can be written to.
+enum esker_code esker_version(const struct esker_db *db,
+                              uint64_t *version,
+                              struct esker_error **error);
+
+// The time at which a version was committed, in milliseconds since 1970: that of the last commit
+// to a keyspace with history up to it. `found` says whether there was one. Times do not fall with
+// growing versions, even if the clock is set back.
+//
+// # Safety
+// `db` is a store; the others are null or can be written to.
+enum esker_code esker_time_of(const struct esker_db *db,
+                              uint64_t version,
+                              uint64_t *milliseconds,
+                              bool *found,
+                              struct esker_error **error);
+
+// The keyspace as it was after the commit `version` and before the next one. `ESKER_INVALID` for a
+// keyspace without history, and for a version from before it began or of the future.
+//
+// # Safety
+// `keyspace` is a keyspace; the others are null or can be written to.
+enum esker_code esker_past_at(const struct esker_keyspace *keyspace,
+                              uint64_t version,
+                              struct esker_past **past,
+                              struct esker_error **error);
+
+// The keyspace as it was at a time, in milliseconds since 1970: after the last commit up to then.
+// The rest as for `esker_past_at`.
+//
+// # Safety
+// As for `esker_past_at`.
+enum esker_code esker_past_at_time(const struct esker_keyspace *keyspace,
+                                   uint64_t milliseconds,
+                                   struct esker_past **past,
+                                   struct esker_error **error);
+
+// The version; 0 for a pointer that is no such keyspace.
+//
+// # Safety
+// `past` is a keyspace at a version that has not been freed.
+uint64_t esker_past_version(const struct esker_past *past);
+
+// As `esker_get`, at the version.
+//
+// # Safety
+// `past` is a keyspace at a version, `key` has the given length; the others are null or can be
+// written to.
+enum esker_code esker_past_get(const struct esker_past *past,
+                               const uint8_t *key,
+                               size_t key_len,
+                               struct esker_bytes *value,
+                               bool *found,
+                               struct esker_error **error);
+
+// Entries with `start` <= key < `end`, at the version: see `esker_range_new`.
+//
+// # Safety
+// `past` is a keyspace at a version, `start` and `end` have the given lengths; the others are null
+// or can be written to.
+enum esker_code esker_past_range(const struct esker_past *past,
+                                 const uint8_t *start,
+                                 size_t start_len,
+                                 const uint8_t *end,
+                                 size_t end_len,
+                                 struct esker_range **range,
+                                 struct esker_error **error);
+
+// Entries whose keys begin with `prefix`, at the version: see `esker_range_prefix`.
+//
+// # Safety
+// As for `esker_past_range`.
+enum esker_code esker_past_prefix(const struct esker_past *past,
+                                  const uint8_t *prefix,
+                                  size_t prefix_len,
+                                  struct esker_range **range,
+                                  struct esker_error **error);
+
+// Frees a keyspace at a version. Null is ignored.
+//
+// # Safety
+// `past` is null or a keyspace at a version that is no longer in use.
+void esker_past_free(struct esker_past *past);
+
+// The changes of `key`, up to now. `ESKER_INVALID` for a keyspace without history.
+//
+// # Safety
+// `keyspace` is a keyspace, `key` has the given length; the others are null or can be written to.
+enum esker_code esker_changes_new(const struct esker_keyspace *keyspace,
+                                  const uint8_t *key,
+                                  size_t key_len,
+                                  struct esker_changes **changes,
+                                  struct esker_error **error);
+
+// The next older change; `found` says whether there was one more. A lookup.
+//
+// # Safety
+// `changes` are changes; the others are null or can be written to.
+enum esker_code esker_changes_next(struct esker_changes *changes,
+                                   struct esker_change *change,
+                                   bool *found,
+                                   struct esker_error **error);
+
+// Frees changes. Null is ignored.
+//
+// # Safety
+// `changes` is null or changes that are no longer in use.
+void esker_changes_free(struct esker_changes *changes);
 
 // Opens the keyspace `name`, or creates it if it does not exist: one durable record then. A name
 // is 1 to 255 bytes of UTF-8 without control characters. `options` may be null.

@@ -259,8 +259,10 @@ pub unsafe extern "C" fn esker_get_stats(
 impl From<&esker::Stats> for esker_stats {
     fn from(stats: &esker::Stats) -> Self {
         let (space, memory) = (stats.space, stats.memory);
+        // Names of Esker's own keyspaces begin so; users have none of these.
+        let keyspaces = stats.keyspaces.iter().filter(|one| !one.name.starts_with("esker."));
         Self {
-            keyspaces: stats.keyspaces.len() as u64,
+            keyspaces: keyspaces.count() as u64,
             entries_estimate: stats.keyspaces.iter().map(|one| one.entries_estimate).sum(),
             user_bytes_written: stats.user_bytes_written,
             device_bytes_written: stats.io.iter().map(|io| io.bytes_written).sum(),

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use esker::{Compression, Db, Error, IndexKind, Keyspace, KeyspaceOptions, Merge};
+use esker::{Compression, Db, Error, History, IndexKind, Keyspace, KeyspaceOptions, Merge};
 
 use crate::bytes::{esker_bytes, needed, slice, text};
 use crate::db::{durability, esker_db};
@@ -61,6 +61,17 @@ pub enum esker_index {
     ESKER_LSM = 2,
 }
 
+/// The earlier versions of a keyspace that stay readable. Chosen where it is created, without a
+/// merge operator, an LSM index or times to live; a keyspace without history refuses to begin one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum esker_history {
+    /// As the keyspace has it; none where it is created.
+    ESKER_HISTORY_AS_IT_IS = 0,
+    /// All of them, for ever: see `esker_past_at` and `esker_changes_new`.
+    ESKER_HISTORY_ALL = 1,
+}
+
 /// The options for opening a keyspace. All zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +91,12 @@ pub struct esker_keyspace_options {
     pub merge: i32,
     /// An `esker_index`, where the keyspace is created.
     pub index: i32,
-    /// Reserved: zeros.
-    pub reserved: [u64; 2],
+    /// An `esker_history`, where the keyspace is created.
+    pub history: i32,
+    /// Reserved: zero.
+    pub reserved_here: i32,
+    /// Reserved: zero.
+    pub reserved: [u64; 1],
 }
 
 /// A number for [`esker_compression`], whatever it is.
@@ -117,10 +132,19 @@ fn index(number: i32) -> Result<Option<IndexKind>> {
     }
 }
 
+/// A number for [`esker_history`], whatever it is.
+fn history(number: i32) -> Result<Option<History>> {
+    match number {
+        0 => Ok(None),
+        1 => Ok(Some(History::All)),
+        _ => Err(Failure::invalid(format!("{number} is no esker_history"))),
+    }
+}
+
 fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result<Keyspace> {
     let mut chosen = KeyspaceOptions::default();
     let Some(options) = options else { return Ok(db.keyspace(name, chosen)?) };
-    if options.reserved != [0; 2] {
+    if options.reserved != [0; 1] || options.reserved_here != 0 {
         return Err(Failure::invalid("reserved fields of esker_keyspace_options must be zeros"));
     }
     if options.memtable_bytes != 0 {
@@ -137,6 +161,9 @@ fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result
     }
     if let Some(index) = index(options.index)? {
         chosen = chosen.index(index);
+    }
+    if let Some(history) = history(options.history)? {
+        chosen = chosen.history(history);
     }
     if options.must_exist != 0 && db.open_keyspace(name)?.is_none() {
         return Err(Error::NoKeyspace { name: name.to_owned() }.into());

@@ -17,6 +17,13 @@ pub struct Cursor {
     current: Entry,
 }
 
+impl Cursor {
+    /// Before the first entry.
+    pub(crate) fn new(range: Range) -> Self {
+        Self { range, current: Entry::default() }
+    }
+}
+
 /// The entries of a keyspace between two keys, as of the moment it was made. One thread at a time
 /// may use it. Freed with `esker_range_free`.
 pub struct esker_range {
@@ -82,7 +89,7 @@ pub unsafe extern "C" fn esker_range_new(
             unsafe { get(snapshot) }?.range::<&[u8]>(keyspace, bounds)?
         };
         // SAFETY: by the caller's promise.
-        unsafe { range.put(give(Cursor { range: made, current: Entry::default() })) };
+        unsafe { range.put(give(Cursor::new(made))) };
         Ok(())
     };
     // SAFETY: by the caller's promise.
@@ -150,7 +157,7 @@ pub unsafe extern "C" fn esker_range_prefix(
             unsafe { get(snapshot) }?.prefix(keyspace, prefix)?
         };
         // SAFETY: by the caller's promise.
-        unsafe { range.put(give(Cursor { range: made, current: Entry::default() })) };
+        unsafe { range.put(give(Cursor::new(made))) };
         Ok(())
     };
     // SAFETY: by the caller's promise.

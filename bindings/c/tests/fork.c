@@ -34,7 +34,9 @@ static void refused(const char *what, esker_code found) {
 // One handle of each kind.
 struct handles {
     esker_db *db, *other;
-    esker_keyspace *keys;
+    esker_keyspace *keys, *prices;
+    esker_past *past;
+    esker_changes *changes;
     esker_snapshot *snapshot;
     esker_transaction *one, *turn;
     esker_batch *batch;
@@ -60,6 +62,10 @@ static void the_store(struct handles *h, const char *to) {
     REFUSED(esker_check(h->db, &error));
     REFUSED(esker_backup(h->db, to, NULL, &error));
     REFUSED(esker_snapshot_new(h->db, &snapshot, &error));
+    uint64_t number = 0;
+    bool found = false;
+    REFUSED(esker_version(h->db, &number, &error));
+    REFUSED(esker_time_of(h->db, 1, &number, &found, &error));
     REFUSED(esker_transaction_begin(h->db, &transaction, &error));
     REFUSED(esker_transaction_begin_write(h->db, &transaction, &error));
 }
@@ -82,6 +88,23 @@ static void the_keyspace(struct handles *h) {
     REFUSED(esker_reader_new(h->keys, NULL, key, 3, &reader, &found, &error));
     REFUSED(esker_writer_new(h->keys, key, 3, &writer, &error));
     REFUSED(esker_snapshot_get(h->snapshot, h->keys, key, 3, &value, &found, &error));
+}
+
+static void the_history(struct handles *h) {
+    esker_bytes value = {NULL, 0};
+    esker_past *past = NULL;
+    esker_changes *changes = NULL;
+    esker_change change;
+    esker_range *range = NULL;
+    bool found = false;
+    REFUSED(esker_past_at(h->prices, 1, &past, &error));
+    REFUSED(esker_past_at_time(h->prices, 1, &past, &error));
+    REFUSED(esker_past_get(h->past, key, 3, &value, &found, &error));
+    REFUSED(esker_past_range(h->past, NULL, 0, NULL, 0, &range, &error));
+    REFUSED(esker_past_prefix(h->past, key, 1, &range, &error));
+    REFUSED(esker_changes_new(h->prices, key, 3, &changes, &error));
+    REFUSED(esker_changes_next(h->changes, &change, &found, &error));
+    if (esker_past_version(h->past) == 0) failures++;
 }
 
 static void the_rest(struct handles *h) {
@@ -121,6 +144,9 @@ static void given_up(struct handles *h) {
     esker_range_free(h->range);
     esker_reader_free(h->reader);
     esker_snapshot_free(h->snapshot);
+    esker_changes_free(h->changes);
+    esker_past_free(h->past);
+    esker_keyspace_free(h->prices);
     esker_keyspace_free(h->keys);
     REFUSED(esker_close(h->db, &error));
     esker_db_free(h->other);
@@ -141,6 +167,8 @@ int main(int count, char **arguments) {
     esker_entry entry;
     esker_bytes value = {NULL, 0};
     esker_writer *unused = NULL;
+    uint64_t version = 0;
+    esker_change change;
     if (count < 2) return 2;
     memset(&h, 0, sizeof h);
     memset(&options, 0, sizeof options);
@@ -149,6 +177,13 @@ int main(int count, char **arguments) {
     snprintf(path, sizeof path, "%s-other", arguments[1]);
     needed(esker_open(path, NULL, &h.other, &error));
     needed(esker_open_keyspace(h.db, "keys", &options, &h.keys, &error));
+    memset(&options, 0, sizeof options);
+    options.history = ESKER_HISTORY_ALL;
+    needed(esker_open_keyspace(h.db, "prices", &options, &h.prices, &error));
+    needed(esker_put(h.prices, key, 3, data, 10, 2, &error));
+    needed(esker_version(h.db, &version, &error));
+    needed(esker_past_at(h.prices, version, &h.past, &error));
+    needed(esker_changes_new(h.prices, key, 3, &h.changes, &error));
     needed(esker_put(h.keys, key, 3, data, sizeof data, 2, &error));
     needed(esker_put(h.keys, key, 1, data, 1, 2, &error));
     needed(esker_snapshot_new(h.db, &h.snapshot, &error));
@@ -170,6 +205,7 @@ int main(int count, char **arguments) {
         snprintf(path, sizeof path, "%s-backup", arguments[1]);
         the_store(&h, path);
         the_keyspace(&h);
+        the_history(&h);
         the_rest(&h);
         esker_writer_free(unused);
         given_up(&h);
@@ -190,6 +226,8 @@ int main(int count, char **arguments) {
         if (!found) printf("a key of %zu bytes is lost\n", length);
         esker_bytes_free(&value);
     }
+    needed(esker_changes_next(h.changes, &change, &found, &error));
+    if (!found || change.version != version) puts("a change is lost");
     needed(esker_check(h.db, &error));
     // A child that goes on keeps nothing.
     child = fork();
@@ -200,6 +238,9 @@ int main(int count, char **arguments) {
     esker_reader_free(h.reader);
     esker_range_free(h.range);
     esker_snapshot_free(h.snapshot);
+    esker_changes_free(h.changes);
+    esker_past_free(h.past);
+    esker_keyspace_free(h.prices);
     esker_keyspace_free(h.keys);
     needed(esker_close(h.db, &error));
     esker_db_free(h.other);

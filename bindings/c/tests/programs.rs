@@ -71,6 +71,14 @@ fn values_are_streamed() {
 }
 
 #[test]
+fn history_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(&["cc", "-std=c11"], "tests/history.c", folder.path());
+    let output = run(&program, folder.path());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn misuse_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(&["cc", "-std=c11"], "tests/misuse.c", folder.path());

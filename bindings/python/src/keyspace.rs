@@ -1,11 +1,12 @@
 //! Writes to a keyspace.
 
-use esker::{Error, IndexKind, KeyspaceOptions};
+use esker::{Error, History, IndexKind, KeyspaceOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::batch::Batch;
 use crate::buffer::Buffer;
+use crate::history::Changes;
 use crate::operator;
 use crate::raised;
 use crate::reads::{At, Reads, between};
@@ -26,13 +27,13 @@ impl Keyspace {
         name: &str,
         create: bool,
         sizes: (Option<u64>, Option<u64>),
-        names: (Option<String>, Option<String>),
+        choices: (Option<String>, Option<String>, bool),
         merge: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let db = store.open().db(py)?;
         let (memtable_bytes, inline_bytes_max) = sizes;
         let mut options = KeyspaceOptions::default().memtable_bytes(memtable_bytes);
-        let (compression, index) = names;
+        let (compression, index, history) = choices;
         if let Some(name) = compression {
             let chosen = name.parse().map_err(|error| raised::of_store(py, &error))?;
             options = options.compression(chosen);
@@ -46,6 +47,9 @@ impl Keyspace {
         }
         if let Some(merge) = merge {
             options = operator::chosen(options, merge)?;
+        }
+        if history {
+            options = options.history(History::All);
         }
         let found = detached(py, || {
             let found = if create { None } else { db.open_keyspace(name)? };
@@ -254,6 +258,14 @@ impl Keyspace {
 
     fn _reader(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ValueReader> {
         values::reader(this.py(), this.as_super(), key)
+    }
+
+    fn _changes(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Changes> {
+        let (py, reads) = (this.py(), this.as_super());
+        let key = Buffer::key(key)?;
+        let (key, keyspace) = (key.as_ref(), reads.keyspace(py)?);
+        let changes = detached(py, || keyspace.history(key))?;
+        Ok(Changes::new(reads.open(), changes))
     }
 
     fn _writer(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ValueWriter> {

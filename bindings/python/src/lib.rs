@@ -12,6 +12,7 @@
 //! | `reads`, `keyspace` | mappings |
 //! | `operator` | merge operators |
 //! | `backup` | backups |
+//! | `history` | keyspaces at earlier versions, and the changes of a key |
 //! | `batch`, `snapshot`, `transaction` | objects that are made from a store |
 //! | `range` | iterators, in runs |
 //! | `values` | values as streams |
@@ -24,6 +25,7 @@ mod backup;
 mod batch;
 mod buffer;
 mod fork;
+mod history;
 mod job;
 mod keyspace;
 mod operator;
@@ -48,6 +50,8 @@ fn _esker(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<keyspace::Keyspace>()?;
     module.add_class::<snapshot::Snapshot>()?;
     module.add_class::<snapshot::KeyspaceView>()?;
+    module.add_class::<history::PastKeyspace>()?;
+    module.add_class::<history::Changes>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<transaction::Transaction>()?;
     module.add_class::<transaction::TransactionKeyspace>()?;

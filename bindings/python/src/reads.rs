@@ -1,9 +1,9 @@
-//! Reads of a keyspace, as it is or as a snapshot sees it.
+//! Reads of a keyspace, as it is, as a snapshot sees it or as it was at a version.
 
 use std::ops::Bound as End;
 use std::sync::Arc;
 
-use esker::{Entry, Keyspace, Snapshot, ValueReader};
+use esker::{Entry, Keyspace, Past, Snapshot, ValueReader};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -23,6 +23,7 @@ const COUNTED_MAX: usize = 1 << 16;
 pub(crate) enum At {
     Now,
     Then(Arc<Moment>),
+    Version(Arc<Kept<Past>>),
     In(Arc<Ongoing>),
 }
 
@@ -30,6 +31,7 @@ pub(crate) enum At {
 enum View {
     Now(Keyspace),
     Then(Snapshot, Keyspace),
+    Version(Past),
     In(Arc<Ongoing>, Keyspace),
 }
 
@@ -41,6 +43,7 @@ impl View {
         match self {
             Self::Now(keyspace) => detached(py, || keyspace.get(key)),
             Self::Then(snapshot, keyspace) => detached(py, || snapshot.get(keyspace, key)),
+            Self::Version(past) => detached(py, || past.get(key)),
             Self::In(ongoing, keyspace) => {
                 ongoing.with(py, |work| work.transaction.get(keyspace, key))
             }
@@ -51,6 +54,7 @@ impl View {
         match self {
             Self::Now(keyspace) => detached(py, || keyspace.contains(key)),
             Self::Then(snapshot, keyspace) => detached(py, || snapshot.contains(keyspace, key)),
+            Self::Version(past) => detached(py, || past.contains(key)),
             Self::In(ongoing, keyspace) => {
                 ongoing.with(py, |work| work.transaction.contains(keyspace, key))
             }
@@ -61,6 +65,7 @@ impl View {
         match self {
             Self::Now(keyspace) => detached(py, || keyspace.reader(key)),
             Self::Then(snapshot, keyspace) => detached(py, || snapshot.reader(keyspace, key)),
+            Self::Version(past) => detached(py, || past.reader(key)),
             Self::In(..) => Err(raised::argument(py, "a transaction reads values whole: use get")),
         }
     }
@@ -69,6 +74,7 @@ impl View {
         match self {
             Self::Now(keyspace) => detached(py, || keyspace.multi_get(keys)),
             Self::Then(snapshot, keyspace) => detached(py, || snapshot.multi_get(keyspace, keys)),
+            Self::Version(past) => detached(py, || past.multi_get(keys)),
             Self::In(ongoing, keyspace) => {
                 ongoing.with(py, |work| work.transaction.multi_get(keyspace, keys))
             }
@@ -79,6 +85,9 @@ impl View {
         match self {
             Self::Now(of) => detached(py, || if is_last { of.last() } else { of.first() }),
             Self::Then(at, of) => detached(py, || if is_last { at.last(of) } else { at.first(of) }),
+            Self::Version(past) => {
+                detached(py, || if is_last { past.last() } else { past.first() })
+            }
             Self::In(ongoing, of) => ongoing.with(py, |work| {
                 let at = &work.transaction;
                 if is_last { at.last(of) } else { at.first(of) }
@@ -90,6 +99,7 @@ impl View {
         let range = match self {
             Self::Now(keyspace) => detached(py, || keyspace.range::<&[u8]>((start, end))),
             Self::Then(at, of) => detached(py, || at.range::<&[u8]>(&of, (start, end))),
+            Self::Version(past) => detached(py, || past.range::<&[u8]>((start, end))),
             Self::In(ongoing, keyspace) => {
                 let (start, end) = (start.map(<[u8]>::to_vec), end.map(<[u8]>::to_vec));
                 return Ok(Source::Rest(Rest { ongoing, keyspace, start, end }));
@@ -102,6 +112,7 @@ impl View {
         let range = match &self {
             Self::Now(keyspace) => detached(py, || keyspace.prefix(prefix)),
             Self::Then(snapshot, keyspace) => detached(py, || snapshot.prefix(keyspace, prefix)),
+            Self::Version(past) => detached(py, || past.prefix(prefix)),
             Self::In(..) => {
                 let end = after(prefix);
                 let end = end.as_deref().map_or(End::Unbounded, End::Excluded);
@@ -163,6 +174,7 @@ impl Reads {
         Ok(match &self.at {
             At::Now => View::Now(keyspace),
             At::Then(moment) => View::Then(moment.snapshot(py)?, keyspace),
+            At::Version(past) => View::Version(past.get(py)?.clone()),
             At::In(ongoing) => View::In(Arc::clone(ongoing), keyspace),
         })
     }

@@ -53,8 +53,8 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
 
 fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = dict!(py, stats, entries_estimate data_bytes stored_bytes value_bytes sorted_runs
-        memtable_bytes memtable_entries merges stalled merges_stopped flushing removed_ranges
-        kept_versions replaced_bytes);
+        memtable_bytes memtable_entries history_from merges stalled merges_stopped flushing
+        removed_ranges kept_versions replaced_bytes);
     dict.set_item("compression", stats.compression.to_string())?;
     dict.set_item("index", stats.index.name())?;
     dict.set_item("lsm", stats.lsm.as_ref().map(|of| lsm(py, of)).transpose()?)?;

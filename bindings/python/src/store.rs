@@ -11,6 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::backup::{Checked, checked};
 use crate::fork::Kept;
+use crate::history;
 use crate::raised;
 use crate::stats;
 
@@ -202,6 +203,17 @@ impl Store {
     fn drop_keyspace(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
         let db = self.0.db(py)?;
         detached(py, || db.drop_keyspace(name))
+    }
+
+    /// The number of the newest commit.
+    fn version(&self, py: Python<'_>) -> PyResult<u64> {
+        self.0.db(py).map(Db::version)
+    }
+
+    /// Return the microseconds from 1970 to the commit of a version, or None.
+    fn time_of(&self, py: Python<'_>, version: u64) -> PyResult<Option<u64>> {
+        let db = self.0.db(py)?;
+        Ok(detached(py, || db.time_of(version))?.map(history::microseconds))
     }
 
     fn persist(&self, py: Python<'_>) -> PyResult<()> {

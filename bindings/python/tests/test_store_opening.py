@@ -193,7 +193,8 @@ def test_the_classes():
         assert of.__module__.split(".")[0] == "esker", name
         if isinstance(of, type) and issubclass(of, Exception):
             assert issubclass(of, (esker.Error, Warning)) and of.__module__ == "esker", name
-    for of in [esker.Db, esker.Keyspace, esker.KeyspaceView, esker.Batch, esker.Range]:
+    mappings = [esker.Keyspace, esker.KeyspaceView, esker.PastKeyspace]
+    for of in [esker.Db, *mappings, esker.Batch, esker.Range]:
         for name in dir(of):
             assert name.startswith("_") or getattr(of, name).__doc__, f"{of.__name__}.{name}"
     assert set(esker.__all__) <= set(dir(esker))

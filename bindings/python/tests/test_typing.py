@@ -52,6 +52,9 @@ def test_pyright(tmp_path):
 def test_what_users_write(tmp_path):
     (tmp_path / "use.py").write_text(
         """
+import time
+from datetime import datetime
+
 import esker
 import numpy as np
 
@@ -65,6 +68,11 @@ with esker.open("db", memory="1MiB", durability="synced") as db:
     with db.transaction() as transaction:
         transaction.keyspace(things).insert(b"d", b"z", ttl=2)
     pairs: list[tuple[bytes, bytes]] = list(things.range(reverse=True))
+    prices = db.keyspace("prices", history=True)
+    past: esker.PastKeyspace = prices.at(db.version)
+    then: bytes | None = prices.at_time(time.time()).get(b"a")
+    since: datetime | None = db.time_of(past.version)
+    versions: list[int] = [change.version for change in prices.history(b"a")]
     version: str = esker.__version__
 result = esker.rearrange("a.npy", "(h k) -> k h", "b.npy", k=3)
 plan: esker.Plan = esker.plan("a.npy", "h w -> w h", memory=1 << 20)

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use esker::KeyspaceOptions;
 use esker_terminal::exit::Failure;
 use esker_terminal::kind::Kind;
 use esker_terminal::output::Output;
 
+use crate::commands::history;
 use crate::text::{self, Format};
 
 const ABOUT: &str = "An embedded ordered key-value store, from the command line";
@@ -21,6 +23,8 @@ Examples:
   esker load words.esker words.tsv
   esker scan words.esker --prefix un --limit 10
   esker dump words.esker > words.tsv
+  esker put prices.esker tea 3.20 --history
+  esker get prices.esker tea --at-time 2026-11-26T10:00:00Z
 
 Exit codes:
   0  success                    4  another process has the store open
@@ -76,6 +80,11 @@ pub(crate) enum Command {
     /// Print every entry of a keyspace in the format that `load` reads
     #[command(after_help = TEXT_HELP)]
     Dump(Dump),
+    /// Print the changes of KEY, newest first; exits with 1 if there are none
+    #[command(long_about = history::HELP)]
+    History(history::History),
+    /// Print the newest version, and the oldest one of each keyspace with history
+    Versions(history::Versions),
     /// Print the names of all keyspaces
     Keyspaces(Keyspaces),
     /// Print statistics: sizes, levels, compaction, I/O
@@ -117,6 +126,26 @@ pub(crate) struct Space {
     /// Keyspace to use
     #[arg(long = "keyspace", value_name = "NAME", default_value = "default")]
     pub(crate) name: String,
+}
+
+/// What is chosen when a keyspace is created.
+#[derive(Debug, Args)]
+pub(crate) struct NewKeyspace {
+    #[command(flatten)]
+    kind: Kind,
+    /// Keep every version of a new keyspace readable; an existing one must have history
+    #[arg(long)]
+    history: bool,
+}
+
+impl NewKeyspace {
+    /// The options with which the keyspace is opened.
+    pub(crate) fn options(&self) -> KeyspaceOptions {
+        match self.history {
+            false => self.kind.options(),
+            true => self.kind.options().history(esker::History::All),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -173,7 +202,7 @@ pub(crate) struct Put {
     #[command(flatten)]
     pub(crate) keyspace: Space,
     #[command(flatten)]
-    pub(crate) kind: Kind,
+    pub(crate) new: NewKeyspace,
 }
 
 #[derive(Debug, Args)]
@@ -186,6 +215,8 @@ pub(crate) struct Get {
     pub(crate) keys: Keys,
     #[command(flatten)]
     pub(crate) keyspace: Space,
+    #[command(flatten)]
+    pub(crate) version: history::Version,
     /// Print the bytes of the value without a line feed
     #[arg(long, conflicts_with = "json")]
     pub(crate) raw: bool,
@@ -232,6 +263,8 @@ pub(crate) struct Scan {
     pub(crate) skip_damaged: bool,
     #[command(flatten)]
     pub(crate) keyspace: Space,
+    #[command(flatten)]
+    pub(crate) version: history::Version,
     /// Print JSON lines
     #[arg(long)]
     pub(crate) json: bool,
@@ -256,7 +289,7 @@ pub(crate) struct Load {
     #[command(flatten)]
     pub(crate) keyspace: Space,
     #[command(flatten)]
-    pub(crate) kind: Kind,
+    pub(crate) new: NewKeyspace,
     /// Compression of blocks written from now on: none, lz4, zstd [default: unchanged]
     #[arg(long, value_name = "CODEC")]
     pub(crate) compression: Option<esker::Compression>,
@@ -277,6 +310,8 @@ pub(crate) struct Dump {
     pub(crate) skip_damaged: bool,
     #[command(flatten)]
     pub(crate) keyspace: Space,
+    #[command(flatten)]
+    pub(crate) version: history::Version,
     /// The same as `--format jsonl`
     #[arg(long)]
     pub(crate) json: bool,

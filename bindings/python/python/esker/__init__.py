@@ -53,9 +53,11 @@ from ._stats import (
     WaitStats,
 )
 from ._store import (
+    Change,
     Db,
     Keyspace,
     KeyspaceView,
+    PastKeyspace,
     Snapshot,
     Transaction,
     TransactionKeyspace,
@@ -73,6 +75,7 @@ __all__ = [
     "ArgumentTypeError",
     "BackupReport",
     "Batch",
+    "Change",
     "CheckReport",
     "ClosedError",
     "ConflictError",
@@ -103,6 +106,7 @@ __all__ = [
     "NoStoreError",
     "OperatorError",
     "Pass",
+    "PastKeyspace",
     "PatternError",
     "PinStats",
     "Plan",

@@ -248,6 +248,8 @@ class KeyspaceStats:
     sorted_runs: int
     memtable_bytes: int
     memtable_entries: int
+    #: The oldest version that can be read, of a keyspace with history.
+    history_from: int | None
     shape: ShapeStats
     #: Merges that were finished since the keyspace was created.
     merges: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import operator
 import os
+from datetime import datetime, timedelta, timezone
 from collections.abc import (
     Callable,
     ItemsView,
@@ -14,10 +15,10 @@ from collections.abc import (
     MutableMapping,
     ValuesView,
 )
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypeVar
 
 from . import _esker
-from ._errors import ArgumentTypeError, ConflictError
+from ._errors import ArgumentError, ArgumentTypeError, ConflictError
 from ._esker import Batch
 from ._stats import BackupReport, CheckReport, Stats, report_of, stats_of
 from ._values import ValueReader, ValueWriter
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer, Self
 
-    from ._types import _Compression, _Durability, _IndexKind, _Operator
+    from ._types import _Compression, _Durability, _History, _IndexKind, _Operator
 
 # Nothing that was acknowledged needs it, but the next opening is quicker.
 atexit.register(_esker.close_all)
@@ -41,6 +42,9 @@ _CONFLICTS_MAX = 100
 #: The bytes, or entries, that `update` writes in one step.
 _UPDATE_BYTES = 256 << 10
 _UPDATE_ENTRIES = 1024
+#: The origin of times.
+_1970 = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def open(
@@ -125,6 +129,7 @@ class Db:
         inline_max: int | str | None = None,
         merge: _Operator | None = None,
         index: _IndexKind | None = None,
+        history: _History = False,
     ) -> Keyspace:
         """Open the keyspace `name`, or create it where there is none.
 
@@ -152,12 +157,19 @@ class Db:
         `index` is the arrangement of entries, which never changes: "fdtree", the default, or "lsm",
         which writes least. For an existing keyspace another kind than it has raises
         `ArgumentError`.
+
+        `history` keeps every version of the keyspace readable, for ever: see `Keyspace.at` and
+        `Keyspace.history`. It is True, or "all". It is chosen when the keyspace is created, and
+        need not be given again; an existing keyspace without history raises `ArgumentError`. Such a
+        keyspace has no merge operator, an index of kind "fdtree" and no times to live.
         """
+        keeps_history = _keeps_history(history)
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
         inline_bytes = None if inline_max is None else _bytes_of(inline_max)
         sizes = (memtable_bytes, inline_bytes)
         names = (_text("compression", compression), _text("index", index))
-        return Keyspace(self._store, _name(name), create, sizes, names, merge)
+        choices = (*names, keeps_history)
+        return Keyspace(self._store, _name(name), create, sizes, choices, merge)
 
     def keyspaces(self) -> list[str]:
         """Return the names of all keyspaces, sorted."""
@@ -166,6 +178,19 @@ class Db:
     def drop_keyspace(self, name: str) -> bool:
         """Drop the keyspace `name` with its contents, durably. Return whether there was one."""
         return self._store.drop_keyspace(_name(name))
+
+    @property
+    def version(self) -> int:
+        """The newest version: the number of the last commit, as `Keyspace.at` takes it."""
+        return self._store.version()
+
+    def time_of(self, version: int) -> datetime | None:
+        """Return the time at which `version` was committed, in UTC and to the millisecond.
+
+        That is the time of the last commit to a keyspace with history up to it; None before the
+        first one. It does not fall with growing versions, even if the clock is set back.
+        """
+        return _time(self._store.time_of(_version(version)))
 
     def batch(self, *, durability: _Durability | None = None) -> Batch:
         """Begin a batch: writes to any keyspaces of this store, applied all or not at all::
@@ -337,6 +362,21 @@ class _Items(ItemsView[bytes, bytes]):
         return self._mapping._all("items", True)
 
 
+class _Histories:
+    """Keys with their changes."""
+
+    def history(self: Any, key: Buffer) -> Iterator[Change]:
+        """Return the changes of `key`, newest first, as an iterator of `Change`::
+
+            for change in prices.history(b"tea"):
+                print(change.version, change.time, change.value)
+
+        Each step costs a `get`. The iterator holds no versions and blocks nothing. Only of a
+        keyspace with history; others raise `ArgumentError`.
+        """
+        return map(_change, self._changes(key))
+
+
 class _Streams:
     """Values that are read as files."""
 
@@ -348,7 +388,7 @@ class _Streams:
         return ValueReader(self._reader(key))
 
 
-class Keyspace(_Views, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
+class Keyspace(_Views, _Histories, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
     """An ordered map from keys (up to 64 KiB) to values (up to 1 GiB), made by `Db.keyspace`.
 
     It has the methods of a `dict`, with the data on the device. Keys and values are `bytes`, or
@@ -388,6 +428,29 @@ class Keyspace(_Views, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
         exception.
         """
         return ValueWriter(self._writer(key), durability)
+
+    def at(self, version: int) -> PastKeyspace:
+        """Return the keyspace as it was after the commit `version`, and before the next one::
+
+            prices = db.keyspace("prices", history=True)
+            prices[b"tea"] = b"3.20"
+            before = db.version
+            prices[b"tea"] = b"3.60"
+            assert prices.at(before)[b"tea"] == b"3.20"
+
+        No I/O. A keyspace without history, and a version from before it began or of the future,
+        raise `ArgumentError`.
+        """
+        return PastKeyspace(self, _version(version), 0)
+
+    def at_time(self, time: datetime | float) -> PastKeyspace:
+        """Return the keyspace as it was at `time`: after the last commit up to then.
+
+        The time is a `datetime` with a time zone, or seconds since 1970 as `time.time` returns
+        them, to the millisecond. A time before the first commit to the keyspace finds it empty, or
+        raises `ArgumentError` if it had no history yet.
+        """
+        return PastKeyspace(self, None, _microseconds(time))
 
     def __repr__(self) -> str:
         return f"<esker.Keyspace {self.name!r} of {os.fsdecode(self.path)!r}>"
@@ -461,6 +524,75 @@ class KeyspaceView(_Views, _Streams, _esker.KeyspaceView, Mapping[bytes, bytes])
 
     def __repr__(self) -> str:
         return f"<esker.KeyspaceView {self.name!r} of {os.fsdecode(self.path)!r}>"
+
+
+class PastKeyspace(_Views, _Histories, _Streams, _esker.PastKeyspace, Mapping[bytes, bytes]):
+    """A keyspace as it was at one version: a `Keyspace` without methods that change it.
+
+    Made by `Keyspace.at` and `Keyspace.at_time`, of a keyspace with history. It holds no versions
+    and blocks nothing. Its `history` has the changes up to its version.
+    """
+
+    @property
+    def time(self) -> datetime | None:
+        """The time at which the version was committed: see `Db.time_of`."""
+        return _time(self._time())
+
+    def __repr__(self) -> str:
+        path = os.fsdecode(self.path)
+        return f"<esker.PastKeyspace {self.name!r} of {path!r} at {self.version}>"
+
+
+class Change(NamedTuple):
+    """A change of a key."""
+
+    #: The version that made it: the number of the commit.
+    version: int
+    #: The new value; None where the key was removed.
+    value: Optional[bytes]
+    #: The time of the version, in UTC: see `Db.time_of`.
+    time: Optional[datetime]
+
+
+def _change(of: tuple[int, int | None, bytes | None]) -> Change:
+    version, time, value = of
+    return Change(version, value, _time(time))
+
+
+def _time(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _1970 + microseconds * _MICROSECOND
+
+
+def _microseconds(time: datetime | float) -> int:
+    """Return the microseconds from 1970 to a time; those before it are at its beginning."""
+    if isinstance(time, datetime):
+        if time.utcoffset() is None:
+            raise ArgumentError(f"a time has a time zone, unlike {time!r}")
+        return max((time - _1970) // _MICROSECOND, 0)
+    try:
+        microseconds = round(time * 1e6)
+    except (OverflowError, ValueError):
+        raise ArgumentError(f"a time is a number of seconds, not {time!r}") from None
+    except TypeError:
+        raise ArgumentTypeError(f"a time is a datetime, or seconds, not {time!r}") from None
+    return min(max(microseconds, 0), 2**63 - 1)
+
+
+def _version(version: int) -> int:
+    try:
+        number = operator.index(version)
+    except TypeError:
+        raise ArgumentTypeError(f"a version is an integer, not {version!r}") from None
+    if not 0 <= number < 2**64:
+        raise ArgumentError(f"there is no version {number}")
+    return number
+
+
+def _keeps_history(history: _History) -> bool:
+    if isinstance(history, bool) or history == "all":
+        return bool(history)
+    refused = ArgumentError if isinstance(history, str) else ArgumentTypeError
+    raise refused(f"history is True, False or 'all', not {history!r}")
 
 
 def _pairs(of: Any) -> Iterable[tuple[Buffer, Buffer]]:

@@ -1,5 +1,7 @@
 //! `dump`: every entry of a keyspace, as of one moment.
 
+use std::ops::Bound;
+
 use esker_terminal::exit::Failure;
 
 use super::entries::{self, Selection};
@@ -9,7 +11,8 @@ use crate::text::Format;
 
 pub(super) fn run(args: &Dump) -> Result<(), Failure> {
     let db = open_to_read(&args.store.path)?;
-    let range = keyspace(&db, &args.keyspace.name)?.iter()?;
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let range = args.version.of(keyspace(&db, &args.keyspace.name)?)?.range(all)?;
     entries::print(
         range,
         &Selection {

@@ -40,7 +40,7 @@ pub(super) fn run(args: &Load) -> Result<(), Failure> {
     // Before the store: a mistyped file name must not leave an empty one behind.
     let input = Input::open(&args.file)?;
     let interrupt = Interrupt::install()?;
-    let mut options = args.kind.options();
+    let mut options = args.new.options();
     if let Some(codec) = args.compression {
         options = options.compression(codec);
     }

@@ -5,6 +5,7 @@ mod check;
 mod compact;
 mod dump;
 mod entries;
+pub(crate) mod history;
 mod keyspaces;
 mod load;
 pub(crate) mod permute;
@@ -14,6 +15,7 @@ mod scan;
 mod single;
 pub(crate) mod sqlite;
 mod stats;
+mod time;
 
 use std::path::Path;
 
@@ -34,6 +36,8 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Scan(args)) => scan::run(&args),
         Some(Command::Load(args)) => load::run(&args),
         Some(Command::Dump(args)) => dump::run(&args),
+        Some(Command::History(args)) => history::history(&args),
+        Some(Command::Versions(args)) => history::versions(&args),
         Some(Command::Keyspaces(args)) => keyspaces::run(&args),
         Some(Command::Stats(args)) => stats::run(&args),
         Some(Command::Check(args)) => check::run(&args),

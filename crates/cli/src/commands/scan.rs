@@ -16,7 +16,7 @@ pub(super) fn run(args: &Scan) -> Result<(), Failure> {
     let (from, to, prefix) = (bytes(&args.from)?, bytes(&args.to)?, bytes(&args.prefix)?);
     let db = open_to_read(&args.store.path)?;
     let bounds = bounds(from.as_deref(), to.as_deref(), prefix.as_deref());
-    let range = keyspace(&db, &args.keyspace.name)?.range(bounds)?;
+    let range = args.version.of(keyspace(&db, &args.keyspace.name)?)?.range(bounds)?;
     entries::print(
         range,
         &Selection {

@@ -20,8 +20,7 @@ pub(super) fn put(args: &Put) -> Result<(), Failure> {
     let key = args.keys.bytes(&args.key)?;
     // First, so that a mistake makes no store.
     let source = args.file.as_deref().map(Source::open).transpose()?;
-    let (db, keyspace) =
-        open_or_create(&args.store.path, &args.keyspace.name, args.kind.options())?;
+    let (db, keyspace) = open_or_create(&args.store.path, &args.keyspace.name, args.new.options())?;
     match source {
         Some(source) => source.store(&keyspace, &key)?,
         None => {
@@ -72,7 +71,8 @@ impl Source {
 pub(super) fn get(args: &Get) -> Result<(), Failure> {
     let key = args.keys.bytes(&args.key)?;
     let db = open_to_read(&args.store.path)?;
-    let value = keyspace(&db, &args.keyspace.name)?.get(&key)?.ok_or(Failure::Absent)?;
+    let keyspace = args.version.of(keyspace(&db, &args.keyspace.name)?)?;
+    let value = keyspace.get(&key)?.ok_or(Failure::Absent)?;
     let mut output = Output::new();
     if args.json {
         let mut line = Vec::new();

@@ -146,7 +146,7 @@ fn waits_table(stats: &Stats) -> Table {
     table
 }
 
-/// The reasons for which space cannot be used again yet, a line each.
+/// The reasons for which space cannot be used again, a line each.
 fn held(stats: &Stats) -> Vec<String> {
     let pins = &stats.pins;
     let mut lines = Vec::new();
@@ -165,6 +165,12 @@ fn held(stats: &Stats) -> Vec<String> {
         let waiting = bytes(pins.replaced_bytes);
         let whom = if pins.backup { "the backup" } else { "reads that began before" };
         lines.push(format!("{waiting} that merges have replaced wait for {whom}"));
+    }
+    for keyspace in &stats.keyspaces {
+        if let Some(from) = keyspace.history_from {
+            let name = &keyspace.name;
+            lines.push(format!("keyspace {name} keeps all versions from {from} on"));
+        }
     }
     if let Some(name) = pins.log_keyspace.as_ref().filter(|_| stats.keyspaces.len() > 1) {
         lines.push(format!("the oldest part of the log is kept for keyspace {name}"));
@@ -309,6 +315,7 @@ fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
         "index": keyspace.index.to_string(),
         "entries_estimate": keyspace.entries_estimate,
         "compression": keyspace.compression.to_string(),
+        "history_from": keyspace.history_from,
         "data_bytes": keyspace.data_bytes,
         "stored_bytes": keyspace.stored_bytes,
         "value_bytes": keyspace.value_bytes,

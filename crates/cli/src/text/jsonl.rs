@@ -22,7 +22,12 @@ pub(super) fn encode(key: &[u8], value: &[u8], line: &mut Vec<u8>) {
     }
 }
 
-fn insert(entry: &mut Map<String, Value>, text_name: &str, base64_name: &str, bytes: &[u8]) {
+pub(super) fn insert(
+    entry: &mut Map<String, Value>,
+    text_name: &str,
+    base64_name: &str,
+    bytes: &[u8],
+) {
     let (name, text) = match str::from_utf8(bytes) {
         Ok(text) => (text_name, text.to_owned()),
         Err(_) => (base64_name, STANDARD.encode(bytes)),

@@ -77,6 +77,20 @@ impl Format {
     }
 }
 
+/// Appends bytes with the escapes of the text format.
+pub fn escape(bytes: &[u8], line: &mut Vec<u8>) {
+    tsv::escape(bytes, line);
+}
+
+/// Adds bytes to a JSON object: as `name`, or in base64 as `base64_name` where they are not UTF-8.
+pub fn insert_json(
+    object: &mut serde_json::Map<String, serde_json::Value>,
+    (name, base64_name): (&str, &str),
+    bytes: &[u8],
+) {
+    jsonl::insert(object, name, base64_name, bytes);
+}
+
 /// The bytes that a text with escapes represents.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ pub(super) fn decode(line: &[u8]) -> Result<Entry, LineError> {
     Ok((unescape(key, 0)?, unescape(value, tab + 1)?))
 }
 
-fn escape(bytes: &[u8], line: &mut Vec<u8>) {
+pub(super) fn escape(bytes: &[u8], line: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         for &byte in chunk.valid().as_bytes() {
             match byte {

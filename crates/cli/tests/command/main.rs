@@ -9,6 +9,7 @@ mod damage;
 #[cfg(feature = "lab")]
 mod demo;
 mod edges;
+mod history;
 mod interrupted;
 #[cfg(feature = "lab")]
 mod lab;

@@ -50,6 +50,8 @@ fn every_option_is_documented() {
         "scan",
         "load",
         "dump",
+        "history",
+        "versions",
         "keyspaces",
         "stats",
         "check",

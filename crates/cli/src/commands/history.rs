@@ -1,0 +1,187 @@
+//! Keyspaces with history: reads at a version, the changes of a key, the versions of a store.
+
+use std::ffi::OsString;
+use std::ops::Bound;
+use std::time::SystemTime;
+
+use clap::Args;
+use esker::{Change, Db, Keyspace, Past, Range};
+use esker_terminal::exit::Failure;
+use esker_terminal::output::Output;
+use esker_terminal::table::Table;
+use serde_json::{Map, Value, json};
+
+use super::{keyspace, open_to_read, time};
+use crate::args::{Keys, Space, Store};
+use crate::text;
+
+/// The description of `history`.
+pub(crate) const HELP: &str = r#"Print the changes of KEY, newest first
+
+Exits with 1 if there are none.
+
+One line per change: version, TAB, time, TAB, and `put`, TAB, value, or `removed`. Values have the
+escapes of `scan`.
+With --json, JSON lines: {"version":…,"time":"…","v":"…"}, with "v64" in base64 for bytes that are
+not UTF-8, and "removed":true in the place of a value."#;
+
+/// The version at which a keyspace is read.
+#[derive(Debug, Args)]
+pub(crate) struct Version {
+    /// Read a keyspace with history as it was at this version
+    #[arg(long, value_name = "VERSION", conflicts_with = "at_time")]
+    at: Option<u64>,
+    /// Read a keyspace with history as it was at this time, such as 2026-11-26T10:00:00Z or
+    /// 2026-11-26
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    at_time: Option<SystemTime>,
+}
+
+impl Version {
+    /// The keyspace at this version, or as it is now where none is given.
+    pub(super) fn of(&self, keyspace: Keyspace) -> Result<View, Failure> {
+        Ok(match (self.at, self.at_time) {
+            (Some(version), _) => View::Past(keyspace.at(version)?),
+            (None, Some(time)) => View::Past(keyspace.at_time(time)?),
+            (None, None) => View::Now(keyspace),
+        })
+    }
+}
+
+/// A keyspace as it is, or as it was.
+pub(super) enum View {
+    Now(Keyspace),
+    Past(Past),
+}
+
+impl View {
+    pub(super) fn get(&self, key: &[u8]) -> esker::Result<Option<Vec<u8>>> {
+        match self {
+            Self::Now(keyspace) => keyspace.get(key),
+            Self::Past(past) => past.get(key),
+        }
+    }
+
+    pub(super) fn range(&self, bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> esker::Result<Range> {
+        match self {
+            Self::Now(keyspace) => keyspace.range(bounds),
+            Self::Past(past) => past.range(bounds),
+        }
+    }
+}
+
+/// The arguments of `history`.
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    #[command(flatten)]
+    store: Store,
+    /// Key
+    key: OsString,
+    #[command(flatten)]
+    keys: Keys,
+    #[command(flatten)]
+    keyspace: Space,
+    /// Print at most this many changes
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the changes of a key. What was read before an error is printed too.
+pub(super) fn history(args: &History) -> Result<(), Failure> {
+    let key = args.keys.bytes(&args.key)?;
+    let db = open_to_read(&args.store.path)?;
+    let mut changes = keyspace(&db, &args.keyspace.name)?.history(key)?.peekable();
+    if changes.peek().is_none() {
+        return Err(Failure::Absent);
+    }
+    let mut output = Output::new();
+    let printed = print(&db, changes, args, &mut output);
+    output.flush()?;
+    printed
+}
+
+fn print(
+    db: &Db,
+    mut changes: impl Iterator<Item = esker::Result<Change>>,
+    args: &History,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    for _ in 0..args.limit.unwrap_or(u64::MAX) {
+        let Some(change) = changes.next().transpose()? else { break };
+        let time = db.time_of(change.version)?.map(time::text);
+        if args.json {
+            output.json(&as_json(&change, time))?;
+        } else {
+            output.bytes(&as_line(&change, time))?;
+        }
+    }
+    Ok(())
+}
+
+fn as_json(change: &Change, time: Option<String>) -> Value {
+    let mut object = Map::new();
+    object.insert("version".to_owned(), change.version.into());
+    object.insert("time".to_owned(), time.into());
+    match &change.value {
+        Some(value) => text::insert_json(&mut object, ("v", "v64"), value),
+        None => _ = object.insert("removed".to_owned(), true.into()),
+    }
+    object.into()
+}
+
+fn as_line(change: &Change, time: Option<String>) -> Vec<u8> {
+    let time = time.unwrap_or_else(|| "-".to_owned());
+    let mut line = format!("{}\t{time}\t", change.version).into_bytes();
+    match &change.value {
+        Some(value) => {
+            line.extend_from_slice(b"put\t");
+            text::escape(value, &mut line);
+        }
+        None => line.extend_from_slice(b"removed"),
+    }
+    line.push(b'\n');
+    line
+}
+
+/// The arguments of `versions`.
+#[derive(Debug, Args)]
+pub(crate) struct Versions {
+    #[command(flatten)]
+    store: Store,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the versions that can be read.
+pub(super) fn versions(args: &Versions) -> Result<(), Failure> {
+    let db = open_to_read(&args.store.path)?;
+    let version = db.version();
+    let time = db.time_of(version)?.map(time::text);
+    // Without the keyspaces that are Esker's own.
+    let names = db.keyspaces()?;
+    let stats = db.stats()?.keyspaces;
+    let stats = stats.iter().filter(|keyspace| names.contains(&keyspace.name));
+    let oldest: Vec<(&str, u64)> =
+        stats.filter_map(|of| Some((of.name.as_str(), of.history_from?))).collect();
+    let mut output = Output::new();
+    if args.json {
+        let keyspaces = oldest.iter().map(|(name, from)| json!({ "name": name, "oldest": from }));
+        let keyspaces: Vec<_> = keyspaces.collect();
+        output.json(&json!({ "newest": version, "time": time, "keyspaces": keyspaces }))?;
+    } else {
+        let at = time.map(|time| format!(", {time}")).unwrap_or_default();
+        output.line(&format!("newest version: {version}{at}"))?;
+        let mut table = Table::new(&["keyspace with history", "oldest version"]);
+        for (name, from) in oldest {
+            table.row([name.to_owned(), from.to_string()]);
+        }
+        if !table.is_empty() {
+            output.line(&format!("\n{table}"))?;
+        }
+    }
+    output.flush()
+}
