@@ -480,26 +480,21 @@ impl Db {
             // Or a power cut could take numbers back that the record says are before the history.
             shared.log.sync_to(shared.log.last_seq())?;
         }
-        let mut new = Vec::new();
         let of_times = KeyspaceOptions::default().history(History::All);
-        if options.history.is_some() && shared.times.get().is_none() {
-            new.push(NewKeyspace::plan(shared, 0, times::NAME, &of_times)?);
-        }
-        new.push(NewKeyspace::plan(shared, new.len() as u32, name, options)?);
-        let edits: Vec<Edit> = new.iter().flat_map(NewKeyspace::edits).collect();
+        let needs_times = options.history.is_some() && shared.times.get().is_none();
+        let times = needs_times.then(|| NewKeyspace::plan(shared, 0, times::NAME, &of_times));
+        let times = times.transpose()?;
+        let new = NewKeyspace::plan(shared, needs_times.into(), name, options)?;
+        let edits: Vec<Edit> = times.iter().chain([&new]).flat_map(NewKeyspace::edits).collect();
         shared.commit_edits(&edits)?;
-        let mut slot = None;
-        for keyspace in new {
-            let opened = keyspace.open(shared);
-            registry.insert(opened.name.clone(), Arc::clone(&opened));
-            if opened.name == times::NAME {
-                let times = Times::open(Arc::clone(&opened), shared.snapshots().visible());
-                // Only here it is set, under the lock of the registry.
-                let _set = shared.times.set(times);
-            }
-            slot = Some(opened);
+        if let Some(slot) = times.map(|times| times.open(shared)) {
+            registry.insert(slot.name.clone(), Arc::clone(&slot));
+            // Only here it is set, under the lock of the registry.
+            let _set = shared.times.set(Times::open(slot, shared.snapshots().visible()));
         }
-        slot.ok_or_else(|| Error::invalid("no keyspace was created"))
+        let slot = new.open(shared);
+        registry.insert(slot.name.clone(), Arc::clone(&slot));
+        Ok(slot)
     }
 }
 

@@ -257,7 +257,9 @@ impl<S: Failing> Workload<'_, S> {
     fn fail(&self, fault: Case, counts: &mut Counts) -> Verdict {
         let disk = Arc::new(SimDevice::from_image(self.image));
         disk.set_faults(fault.plan());
-        let mut marks = Marks::<S>::start(&disk, self.base);
+        // Recorded where its crashes are judged, too.
+        let crashes = S::crashes(self.case);
+        let mut marks = (crashes > 0).then(|| Marks::<S>::start(&disk, self.base));
         counts.add("runs", 1);
         let mut subject = match S::open(self.case, &disk, self.base) {
             Ok(subject) => subject,
@@ -269,28 +271,31 @@ impl<S: Failing> Workload<'_, S> {
                 return self.judge(fault, Ending::Refused, None, &disk.image(), counts);
             }
         };
-        marks.reach(&subject, true);
-        let mut errors = self.apply_all(&mut subject, fault, &mut marks)?;
+        if let Some(marks) = &mut marks {
+            marks.reach(&subject, true);
+        }
+        let mut errors = self.apply_all(&mut subject, fault, marks.as_mut())?;
         let has_struck = disk.op_count_of(fault.kind) > fault.nth;
-        let (trace, points) = marks.finish()?;
-        let endings = S::ENDINGS.iter();
+        let recorded = marks.map(Marks::finish).transpose()?;
+        let at_once = S::ENDINGS.iter().filter(|ending| **ending != Ending::Closed);
         let mut images: Vec<_> =
-            endings.map(|ending| (*ending, left(&disk, *ending, fault))).collect();
+            at_once.map(|ending| (*ending, left(&disk, *ending, fault))).collect();
         disk.set_faults(FaultPlan::new());
         subject.look(fault, errors).map_err(|violation| violation.at("with the fault lifted"))?;
         counts.add("poisoned", subject.is_poisoned().into());
         let end = subject.observe();
-        if let Some(closed) = images.iter_mut().find(|(ending, _)| *ending == Ending::Closed) {
+        if S::ENDINGS.contains(&Ending::Closed) {
             errors += u64::from(subject.close().is_err());
-            closed.1 = disk.image();
+            images.push((Ending::Closed, disk.image()));
         }
-        let (case, model) = (self.case.clone(), subject.into_model());
-        let recording: Recording<S> = Recording { case, trace, model, points, end };
+        let model = subject.into_model();
         for (ending, image) in &images {
-            let run = Some((&recording.model, &recording.end));
-            self.judge(fault, *ending, run, image, counts)?;
+            self.judge(fault, *ending, Some((&model, &end)), image, counts)?;
         }
-        judge_crashes(&recording, fault, counts)?;
+        if let Some((trace, points)) = recorded {
+            let recording = Recording { case: self.case.clone(), trace, model, points, end };
+            judge_crashes::<S>(&recording, crashes, fault, counts)?;
+        }
         counts.add("errors", errors);
         counts.add("struck", has_struck.into());
         counts.add("surfaced", (errors > 0).into());
@@ -301,12 +306,19 @@ impl<S: Failing> Workload<'_, S> {
     }
 
     /// Does everything, until the device is gone for good; how many operations failed.
-    fn apply_all(&self, subject: &mut S, fault: Case, marks: &mut Marks<'_, S>) -> Verdict<u64> {
+    fn apply_all(
+        &self,
+        subject: &mut S,
+        fault: Case,
+        mut marks: Option<&mut Marks<'_, S>>,
+    ) -> Verdict<u64> {
         let mut errors = 0;
         for op in self.ops.iter().filter(|op| !S::leaves_out(op, fault)) {
             let at = |violation: Violation| violation.at(format!("{op:?}"));
             let answer = subject.apply(op).map_err(at)?;
-            marks.reach(subject, false);
+            if let Some(marks) = &mut marks {
+                marks.reach(subject, false);
+            }
             let Err(error) = answer else { continue };
             S::may_answer(&error, fault).map_err(at)?;
             errors += 1;
@@ -341,16 +353,14 @@ fn left(disk: &SimDevice, ending: Ending, fault: Case) -> SimImage {
     }
 }
 
-/// The power fails as well, at some moment of the run.
+/// The power fails as well, at so many moments of the run.
 fn judge_crashes<S: Failing>(
     recording: &Recording<S>,
+    crashes: u64,
     fault: Case,
     counts: &mut Counts,
 ) -> Verdict {
-    let limit = Some(S::crashes(&recording.case)).filter(|limit| *limit > 0);
-    if limit.is_none() {
-        return Ok(());
-    }
+    let limit = Some(crashes);
     let options = CrashOptions { limit, seed: fault.nth, ..CrashOptions::default() };
     crash::explore(recording, &options, None, counts, |_| {})
 }

@@ -21,12 +21,13 @@ use esker::{Backup, BackupReport, Error, IndexKind, Scheme};
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 
+use crate::config::Config;
 use crate::counts::{Counts, budget};
 use crate::history::{Op, generate};
 use crate::model::Model;
 use crate::recovery::{Depth, Expectation, Point, judge};
 use crate::scenario::{mixed_profile, random};
-use crate::session::{Config, Outcome, Session};
+use crate::session::{Outcome, Session};
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 

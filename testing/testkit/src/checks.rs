@@ -12,11 +12,12 @@ use esker::{Backup, Compression, Error, IndexKind, Merge};
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 
+use crate::config::Config;
 use crate::counts::Counts;
 use crate::history::{KeyOrder, Op, Profile, Weights, generate};
 use crate::model::{Change, Model, Write};
 use crate::random::Random;
-use crate::session::{Config, Outcome, Session};
+use crate::session::{Outcome, Session};
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 

@@ -11,12 +11,12 @@ use esker_device::Device;
 use esker_device::sim::SimDevice;
 use parking_lot::Mutex;
 
+use crate::config::Config;
 use crate::crash::Recording;
 use crate::history::{key, keyspace_name, value};
 use crate::model::{Change, Model, Write};
 use crate::random::Random;
 use crate::recovery::Point;
-use crate::session::Config;
 use crate::subject::{Case, Written};
 use crate::violation::{Oracle, Verdict, Violation};
 

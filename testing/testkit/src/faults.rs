@@ -12,12 +12,13 @@ use esker_device::Device;
 use esker_device::sim::{Effect, Failure, OpKind, SimDevice};
 use esker_harness::faults::{self, Effects, Ending, Failing, Left, Workload};
 
+use crate::config::Config;
 use crate::counts::{Counts, budget};
 use crate::crash::prepare;
 use crate::history::{Op, generate};
 use crate::recovery::{Depth, Expectation, Point, examine, judge};
 use crate::scenario::{Scenario, mixed_profile};
-use crate::session::{Config, Outcome, Session};
+use crate::session::{Outcome, Session};
 use crate::subject::{Case, StoreRun};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 

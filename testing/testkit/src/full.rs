@@ -9,8 +9,8 @@ use esker::{Db, Error, IndexKind, Keyspace};
 use esker_device::Device;
 use esker_device::sim::SimDevice;
 
+use crate::config::Config;
 use crate::history::{key, value};
-use crate::session::Config;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 use crate::{counts::Counts, verify};
 

@@ -9,8 +9,8 @@ use esker::{Db, Error, KeyspaceOptions};
 use esker_device::wrap::{Change, Hook, Wrapped};
 use esker_device::{Device, DeviceError, DeviceLock, Operation, Result};
 
+use crate::config::Config;
 use crate::recovery::{Depth, Expectation, examine};
-use crate::session::Config;
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use esker::Db;
 use esker_device::Device;
 
+use crate::config::Config;
 use crate::counts::budget;
 use crate::model::{Change, Model};
 use crate::readonly;
-use crate::session::{Config, Doubt};
+use crate::session::Doubt;
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 

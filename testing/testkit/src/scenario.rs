@@ -7,10 +7,10 @@ mod values;
 
 use esker::{Compression, Durability, IndexKind, Merge, Scheme};
 
+use crate::config::Config;
 use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
 use crate::model::{Change, Write};
 use crate::random::Random;
-use crate::session::Config;
 
 pub use values::{blobs, blobs_full, blobs_synced, operands, versions};
 

@@ -15,7 +15,7 @@ use esker::{Db, Durability, Error, Keyspace, Snapshot};
 use esker_device::Device;
 use esker_substrate::runtime::SimRuntime;
 
-pub use crate::config::Config;
+use crate::config::Config;
 use crate::history::{By, Op};
 use crate::model::{Change, Model, Write};
 use crate::recovery::Point;

@@ -7,13 +7,14 @@ use esker_device::Device;
 use esker_device::sim::{CrashOptions, SimDevice};
 use esker_harness::crash::{Again, Crash, Subject};
 
+use crate::config::Config;
 use crate::counts::Counts;
 use crate::generations;
 use crate::history::{Op, generate};
 use crate::model::Model;
 use crate::recovery::{Depth, Expectation, Point, Recovered, judge};
 use crate::scenario::mixed_profile;
-use crate::session::{Config, Doubt, Outcome, Session};
+use crate::session::{Doubt, Outcome, Session};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
 /// One crash state in this many is judged thoroughly.

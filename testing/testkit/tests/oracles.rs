@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use esker_device::Device;
 use esker_device::memory::MemoryDevice;
+use esker_testkit::config::Config;
 use esker_testkit::history::{Op, keyspace_name};
 use esker_testkit::model::{Change, Model, Write};
 use esker_testkit::recovery::{Depth, Expectation, Point, judge};
 use esker_testkit::scenario::synced;
-use esker_testkit::session::{Config, Outcome, Session};
+use esker_testkit::session::{Outcome, Session};
 use esker_testkit::violation::{Oracle, Verdict};
 
 /// A store with three commits, each of one operation, and what is known of it.

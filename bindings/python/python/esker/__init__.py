@@ -30,6 +30,7 @@ from ._errors import (
 )
 from ._esker import Batch, Range
 from ._esker import __version__ as __version__
+from ._history import Change
 from ._stats import (
     BackupReport,
     CheckReport,
@@ -53,7 +54,6 @@ from ._stats import (
     WaitStats,
 )
 from ._store import (
-    Change,
     Db,
     Keyspace,
     KeyspaceView,

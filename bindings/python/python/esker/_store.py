@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import operator
 import os
-from datetime import datetime, timedelta, timezone
 from collections.abc import (
     Callable,
     ItemsView,
@@ -15,15 +14,17 @@ from collections.abc import (
     MutableMapping,
     ValuesView,
 )
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _esker
-from ._errors import ArgumentError, ArgumentTypeError, ConflictError
+from ._errors import ArgumentTypeError, ConflictError
 from ._esker import Batch
+from ._history import Histories, keeps_history, microseconds_of, time_at, version_of
 from ._stats import BackupReport, CheckReport, Stats, report_of, stats_of
 from ._values import ValueReader, ValueWriter
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Iterator, NoReturn
 
     from typing_extensions import Buffer, Self
@@ -42,9 +43,6 @@ _CONFLICTS_MAX = 100
 #: The bytes, or entries, that `update` writes in one step.
 _UPDATE_BYTES = 256 << 10
 _UPDATE_ENTRIES = 1024
-#: The origin of times.
-_1970 = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def open(
@@ -163,12 +161,12 @@ class Db:
         need not be given again; an existing keyspace without history raises `ArgumentError`. Such a
         keyspace has no merge operator, an index of kind "fdtree" and no times to live.
         """
-        keeps_history = _keeps_history(history)
+        is_kept = keeps_history(history)
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
         inline_bytes = None if inline_max is None else _bytes_of(inline_max)
         sizes = (memtable_bytes, inline_bytes)
         names = (_text("compression", compression), _text("index", index))
-        choices = (*names, keeps_history)
+        choices = (*names, is_kept)
         return Keyspace(self._store, _name(name), create, sizes, choices, merge)
 
     def keyspaces(self) -> list[str]:
@@ -190,7 +188,7 @@ class Db:
         That is the time of the last commit to a keyspace with history up to it; None before the
         first one. It does not fall with growing versions, even if the clock is set back.
         """
-        return _time(self._store.time_of(_version(version)))
+        return time_at(self._store.time_of(version_of(version)))
 
     def batch(self, *, durability: _Durability | None = None) -> Batch:
         """Begin a batch: writes to any keyspaces of this store, applied all or not at all::
@@ -362,21 +360,6 @@ class _Items(ItemsView[bytes, bytes]):
         return self._mapping._all("items", True)
 
 
-class _Histories:
-    """Keys with their changes."""
-
-    def history(self: Any, key: Buffer) -> Iterator[Change]:
-        """Return the changes of `key`, newest first, as an iterator of `Change`::
-
-            for change in prices.history(b"tea"):
-                print(change.version, change.time, change.value)
-
-        Each step costs a `get`. The iterator holds no versions and blocks nothing. Only of a
-        keyspace with history; others raise `ArgumentError`.
-        """
-        return map(_change, self._changes(key))
-
-
 class _Streams:
     """Values that are read as files."""
 
@@ -388,7 +371,7 @@ class _Streams:
         return ValueReader(self._reader(key))
 
 
-class Keyspace(_Views, _Histories, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
+class Keyspace(_Views, Histories, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
     """An ordered map from keys (up to 64 KiB) to values (up to 1 GiB), made by `Db.keyspace`.
 
     It has the methods of a `dict`, with the data on the device. Keys and values are `bytes`, or
@@ -441,7 +424,7 @@ class Keyspace(_Views, _Histories, _Streams, _esker.Keyspace, MutableMapping[byt
         No I/O. A keyspace without history, and a version from before it began or of the future,
         raise `ArgumentError`.
         """
-        return PastKeyspace(self, _version(version), 0)
+        return PastKeyspace(self, version_of(version), 0)
 
     def at_time(self, time: datetime | float) -> PastKeyspace:
         """Return the keyspace as it was at `time`: after the last commit up to then.
@@ -450,7 +433,7 @@ class Keyspace(_Views, _Histories, _Streams, _esker.Keyspace, MutableMapping[byt
         them, to the millisecond. A time before the first commit to the keyspace finds it empty, or
         raises `ArgumentError` if it had no history yet.
         """
-        return PastKeyspace(self, None, _microseconds(time))
+        return PastKeyspace(self, None, microseconds_of(time))
 
     def __repr__(self) -> str:
         return f"<esker.Keyspace {self.name!r} of {os.fsdecode(self.path)!r}>"
@@ -526,7 +509,7 @@ class KeyspaceView(_Views, _Streams, _esker.KeyspaceView, Mapping[bytes, bytes])
         return f"<esker.KeyspaceView {self.name!r} of {os.fsdecode(self.path)!r}>"
 
 
-class PastKeyspace(_Views, _Histories, _Streams, _esker.PastKeyspace, Mapping[bytes, bytes]):
+class PastKeyspace(_Views, Histories, _Streams, _esker.PastKeyspace, Mapping[bytes, bytes]):
     """A keyspace as it was at one version: a `Keyspace` without methods that change it.
 
     Made by `Keyspace.at` and `Keyspace.at_time`, of a keyspace with history. It holds no versions
@@ -536,63 +519,11 @@ class PastKeyspace(_Views, _Histories, _Streams, _esker.PastKeyspace, Mapping[by
     @property
     def time(self) -> datetime | None:
         """The time at which the version was committed: see `Db.time_of`."""
-        return _time(self._time())
+        return time_at(self._time())
 
     def __repr__(self) -> str:
         path = os.fsdecode(self.path)
         return f"<esker.PastKeyspace {self.name!r} of {path!r} at {self.version}>"
-
-
-class Change(NamedTuple):
-    """A change of a key."""
-
-    #: The version that made it: the number of the commit.
-    version: int
-    #: The new value; None where the key was removed.
-    value: Optional[bytes]
-    #: The time of the version, in UTC: see `Db.time_of`.
-    time: Optional[datetime]
-
-
-def _change(of: tuple[int, int | None, bytes | None]) -> Change:
-    version, time, value = of
-    return Change(version, value, _time(time))
-
-
-def _time(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else _1970 + microseconds * _MICROSECOND
-
-
-def _microseconds(time: datetime | float) -> int:
-    """Return the microseconds from 1970 to a time; those before it are at its beginning."""
-    if isinstance(time, datetime):
-        if time.utcoffset() is None:
-            raise ArgumentError(f"a time has a time zone, unlike {time!r}")
-        return max((time - _1970) // _MICROSECOND, 0)
-    try:
-        microseconds = round(time * 1e6)
-    except (OverflowError, ValueError):
-        raise ArgumentError(f"a time is a number of seconds, not {time!r}") from None
-    except TypeError:
-        raise ArgumentTypeError(f"a time is a datetime, or seconds, not {time!r}") from None
-    return min(max(microseconds, 0), 2**63 - 1)
-
-
-def _version(version: int) -> int:
-    try:
-        number = operator.index(version)
-    except TypeError:
-        raise ArgumentTypeError(f"a version is an integer, not {version!r}") from None
-    if not 0 <= number < 2**64:
-        raise ArgumentError(f"there is no version {number}")
-    return number
-
-
-def _keeps_history(history: _History) -> bool:
-    if isinstance(history, bool) or history == "all":
-        return bool(history)
-    refused = ArgumentError if isinstance(history, str) else ArgumentTypeError
-    raise refused(f"history is True, False or 'all', not {history!r}")
 
 
 def _pairs(of: Any) -> Iterable[tuple[Buffer, Buffer]]:

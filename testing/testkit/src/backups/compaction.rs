@@ -8,12 +8,12 @@ use esker_device::Device;
 use esker_device::memory::MemoryDevice;
 
 use super::{Source, judge_backup};
+use crate::config::Config;
 use crate::counts::{Counts, budget};
 use crate::history::{self, By, Op, keyspace_name};
 use crate::model::{Change, Write};
 use crate::random::Random;
 use crate::recovery::Depth;
-use crate::session::Config;
 use crate::violation::Verdict;
 
 /// Backups of one store at budget 1.

@@ -10,11 +10,11 @@ use esker_device::sim::{CrashModel, CrashOptions, CrashState, SimDevice, Trace, 
 use esker_harness::crash;
 
 use super::{Held, Source, during_backup, judge_backup, judge_restored, with_one_backup};
+use crate::config::Config;
 use crate::counts::{Counts, budget};
 use crate::history::generate;
 use crate::recovery::Depth;
 use crate::scenario::mixed_profile;
-use crate::session::Config;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 use std::ops::ControlFlow;
 

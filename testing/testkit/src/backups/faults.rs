@@ -13,11 +13,11 @@ use esker_device::sim::{
 use esker_harness::faults::{self, Case, Effects};
 
 use super::{Held, Source, during_backup, judge_backup, judge_restored, with_one_backup};
+use crate::config::Config;
 use crate::counts::{Counts, budget};
 use crate::history::{Op, generate};
 use crate::recovery::Depth;
 use crate::scenario::mixed_profile;
-use crate::session::Config;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 
 /// Runs of one kind of operation and effect at budget 1.

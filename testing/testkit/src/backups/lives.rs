@@ -14,13 +14,13 @@ use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, SimDevice, SimImage, Survivors};
 
 use super::{Held, Source, judge_backup};
+use crate::config::Config;
 use crate::counts::{Counts, budget};
 use crate::generations;
 use crate::history::{self, By, Op, keyspace_name};
 use crate::model::{Change, Model, Write};
 use crate::random::Random;
 use crate::recovery::{Depth, Expectation, Point, judge};
-use crate::session::Config;
 use crate::violation::{Oracle, Verdict, Violation};
 
 /// Histories at budget 1.

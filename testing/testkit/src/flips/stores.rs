@@ -6,11 +6,12 @@ use esker::{Compression, Db, IndexKind, Merge, Scheme};
 use esker_device::Device;
 
 use super::verdict::Held;
+use crate::config::Config;
 use crate::history::{KeyOrder, Op, Profile, Weights, generate};
 use crate::image::{Image, ImageDevice};
 use crate::model::Model;
 use crate::recovery::Point;
-use crate::session::{Config, Outcome, Session};
+use crate::session::{Outcome, Session};
 use crate::violation::{Oracle, Verdict, Violation};
 
 /// A store's files, and what they hold.

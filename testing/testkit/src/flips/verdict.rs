@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use esker::{Compression, DamagedRange, Db, Entry, Error, Keyspace, Range};
 
+use crate::config::Config;
 use crate::image::ImageDevice;
 use crate::model::{At, Life, Model};
 use crate::recovery::Point;
-use crate::session::Config;
 use crate::verify::{point, text};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 

@@ -12,9 +12,9 @@ use esker_device::Device;
 use esker_device::sim::{CrashModel, SimDevice, Survivors};
 
 use super::broken;
+use crate::config::Config;
 use crate::counts::Counts;
 use crate::random::Random;
-use crate::session::Config;
 use crate::verify;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
 

@@ -17,9 +17,9 @@ use esker_format::ptr::BlockPtr;
 use esker_format::superblock::{COPIES, SLOT_BYTES, Superblock, slot_offset};
 
 use super::{fix_block, fix_checksum, put};
+use crate::config::Config;
 use crate::flips::stores;
 use crate::image::{Image, ImageDevice};
-use crate::session::Config;
 
 /// No more edits than this are made of one input.
 const EDITS_MAX: usize = 8;
