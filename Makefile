@@ -12,7 +12,7 @@
 #   make test-wheels   what pip installs, in clean virtualenvs
 #   make wheels  the wheels of a release, for every Linux with glibc 2.28, in target/wheels
 #   make dist    the command and the SQLite extension for release, stripped
-#   make lint    formatting, clippy, rustdoc, the checks of the house
+#   make lint    formatting, clippy, rustdoc, the checks of the house, the fuzz targets' lock file
 #   make msrv    the published packages compiled with the oldest Rust that they promise
 #   make dependencies      unused dependencies, licences and sources of those in use
 #   make release-checks    what a release must pass in addition (RELEASE.md); needs the network
@@ -81,6 +81,7 @@ lint: need
 	$(CARGO) clippy -p esker-index -p esker --tests $(SCHEDULED) --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps $(LAB) --locked
 	$(CARGO) xtask check
+	$(CARGO) metadata --manifest-path testing/fuzz/Cargo.toml --locked --format-version 1 >/dev/null
 
 msrv: need-packages
 	scripts/msrv.sh
