@@ -257,8 +257,9 @@ typedef struct esker_keyspace_options {
   int32_t history;
   // Reserved: zero.
   int32_t reserved_here;
-  // Reserved: zero.
-  uint64_t reserved[1];
+  // The share of superseded entries at which the live ones are copied, where a keyspace with
+  // history is created: 0.2 to 0.8, 1 for never, 0 for 0.5.
+  double history_share;
 } esker_keyspace_options;
 
 // An entry. Its bytes belong to the range or transaction that it came from, and are valid until

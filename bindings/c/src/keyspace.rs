@@ -95,8 +95,9 @@ pub struct esker_keyspace_options {
     pub history: i32,
     /// Reserved: zero.
     pub reserved_here: i32,
-    /// Reserved: zero.
-    pub reserved: [u64; 1],
+    /// The share of superseded entries at which the live ones are copied, where a keyspace with
+    /// history is created: 0.2 to 0.8, 1 for never, 0 for 0.5.
+    pub history_share: f64,
 }
 
 /// A number for [`esker_compression`], whatever it is.
@@ -144,7 +145,7 @@ fn history(number: i32) -> Result<Option<History>> {
 fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result<Keyspace> {
     let mut chosen = KeyspaceOptions::default();
     let Some(options) = options else { return Ok(db.keyspace(name, chosen)?) };
-    if options.reserved != [0; 1] || options.reserved_here != 0 {
+    if options.reserved_here != 0 {
         return Err(Failure::invalid("reserved fields of esker_keyspace_options must be zeros"));
     }
     if options.memtable_bytes != 0 {
@@ -164,6 +165,9 @@ fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result
     }
     if let Some(history) = history(options.history)? {
         chosen = chosen.history(history);
+    }
+    if options.history_share != 0.0 {
+        chosen = chosen.history_share(options.history_share);
     }
     if options.must_exist != 0 && db.open_keyspace(name)?.is_none() {
         return Err(Error::NoKeyspace { name: name.to_owned() }.into());

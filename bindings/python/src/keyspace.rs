@@ -27,13 +27,13 @@ impl Keyspace {
         name: &str,
         create: bool,
         sizes: (Option<u64>, Option<u64>),
-        choices: (Option<String>, Option<String>, bool),
+        choices: (Option<String>, Option<String>, bool, Option<f64>),
         merge: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let db = store.open().db(py)?;
         let (memtable_bytes, inline_bytes_max) = sizes;
         let mut options = KeyspaceOptions::default().memtable_bytes(memtable_bytes);
-        let (compression, index, history) = choices;
+        let (compression, index, history, history_share) = choices;
         if let Some(name) = compression {
             let chosen = name.parse().map_err(|error| raised::of_store(py, &error))?;
             options = options.compression(chosen);
@@ -50,6 +50,9 @@ impl Keyspace {
         }
         if history {
             options = options.history(History::All);
+        }
+        if let Some(share) = history_share {
+            options = options.history_share(share);
         }
         let found = detached(py, || {
             let found = if create { None } else { db.open_keyspace(name)? };

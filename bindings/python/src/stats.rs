@@ -61,6 +61,12 @@ fn keyspace<'py>(py: Python<'py>, stats: &KeyspaceStats) -> PyResult<Bound<'py, 
     let levels = stats.levels.iter();
     let levels = levels.map(|of| Ok(dict!(py, of, rank blocks bytes puts tombstones)));
     dict.set_item("levels", levels.collect::<PyResult<Vec<_>>>()?)?;
+    let past = stats.past_indexes.iter().map(|of| {
+        let past = dict!(py, of, entries stored_bytes);
+        past.set_item("from_version", of.from)?;
+        past.set_item("until_version", of.until).map(|()| past)
+    });
+    dict.set_item("past_indexes", past.collect::<PyResult<Vec<_>>>()?)?;
     let of = &stats.shape;
     dict.set_item("shape", dict!(py, of, growth upper_levels sorted_runs memtable_bytes))?;
     let merge = stats.merge.as_ref().map(|of| {

@@ -136,15 +136,23 @@ pub(crate) struct NewKeyspace {
     /// Keep every version of a new keyspace readable; an existing one must have history
     #[arg(long)]
     history: bool,
+    /// Share of superseded entries at which the live ones of a new keyspace with history are
+    /// copied: 0.2 to 0.8, or 1 for never
+    #[arg(long, value_name = "SHARE", requires = "history")]
+    history_share: Option<f64>,
 }
 
 impl NewKeyspace {
     /// The options with which the keyspace is opened.
     pub(crate) fn options(&self) -> KeyspaceOptions {
-        match self.history {
-            false => self.kind.options(),
-            true => self.kind.options().history(esker::History::All),
+        let mut options = self.kind.options();
+        if self.history {
+            options = options.history(esker::History::All);
         }
+        if let Some(share) = self.history_share {
+            options = options.history_share(share);
+        }
+        options
     }
 }
 

@@ -18,7 +18,7 @@ use crate::bytes::{Reader, put_byte_string, put_varint};
 use crate::error::{DecodeError, Result};
 use crate::history::HistoryMeta;
 use crate::ids::{Generation, KeyspaceId, SegmentId, Seq};
-use crate::meta::IndexMeta;
+use crate::meta::{IndexMeta, PastIndex};
 use crate::ptr::{Extent, decode_extents, encode_extents};
 use crate::{KEYSPACE_NAME_BYTES_MAX, ptr::UNIT_BYTES};
 
@@ -41,6 +41,7 @@ const TAG_KEYSPACE_CODEC: u8 = 9;
 const TAG_KEYSPACE_OPERATOR: u8 = 10;
 const TAG_VALUES: u8 = 11;
 const TAG_KEYSPACE_HISTORY: u8 = 12;
+const TAG_PAST_INDEX: u8 = 13;
 
 /// A log segment in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,13 @@ pub enum Edit {
         id: KeyspaceId,
         /// All of its index.
         index: Arc<IndexMeta>,
+    },
+    /// A keyspace has this past index, the newest one.
+    PastIndex {
+        /// The keyspace.
+        id: KeyspaceId,
+        /// The index as it was.
+        past: Arc<PastIndex>,
     },
     /// Space of blobs that entries of a keyspace's levels refer to.
     OwnedSpace {
@@ -218,6 +226,11 @@ impl Edit {
                 index.encode(out);
                 TAG_INDEX
             }
+            Self::PastIndex { id, past } => {
+                put_varint(out, id.0.into());
+                past.encode(out);
+                TAG_PAST_INDEX
+            }
             Self::OwnedSpace { id, taken, freed } => {
                 put_varint(out, id.0.into());
                 encode_extents(out, taken);
@@ -266,6 +279,10 @@ impl Edit {
             TAG_INDEX => {
                 let id = keyspace_id(reader)?;
                 Self::Index { id, index: Arc::new(IndexMeta::decode(reader)?) }
+            }
+            TAG_PAST_INDEX => {
+                let id = keyspace_id(reader)?;
+                Self::PastIndex { id, past: Arc::new(PastIndex::decode(reader)?) }
             }
             TAG_VALUES => Self::OwnedSpace {
                 id: keyspace_id(reader)?,

@@ -1,5 +1,6 @@
 //! A keyspace's record in the manifest: its trees, level by level, and the merge under way.
 
+mod history;
 mod kind;
 mod learnt;
 mod lsm;
@@ -14,10 +15,11 @@ use crate::error::Result;
 use crate::ids::Seq;
 use crate::ptr::{BlockPtr, Extent, decode_extents, encode_extents};
 
+pub use history::{IndexHistory, PastIndex};
 pub use kind::KindMeta;
 pub use learnt::{LearntMeta, Real};
 pub use lsm::{LsmLevel, LsmMeta};
-pub use progress::{InputProgress, MergeProgress, TailFence};
+pub use progress::{InputProgress, MergeProgress, MergeScope, TailFence};
 pub use removed::RemovedRange;
 
 /// The exact counts of a level. Byte counts are of encoded entries, slots included.
@@ -103,6 +105,8 @@ pub struct IndexMeta {
     pub removed: Arc<[RemovedRange]>,
     /// The kind, and what it records beyond the rest.
     pub kind: KindMeta,
+    /// What it knows of the history that its keyspace keeps.
+    pub history: IndexHistory,
 }
 
 impl Default for Shape {
@@ -122,6 +126,7 @@ impl Default for IndexMeta {
             merge: None,
             removed: Arc::default(),
             kind: KindMeta::default(),
+            history: IndexHistory::default(),
         }
     }
 }
@@ -134,6 +139,10 @@ pub const SORTED_RUNS_MAX: usize = 64;
 /// Every count is below this: far above what a device holds, and low enough that the counts of
 /// all levels together never overflow.
 const COUNT_MAX: u64 = 1 << 50;
+
+/// Parts that follow an index: what it knows of its history, then the merge under way.
+const PART_MERGE: u8 = 1;
+const PART_HISTORY: u8 = 2;
 
 fn count(reader: &mut Reader<'_>) -> Result<u64> {
     let at = reader.clone();
@@ -400,7 +409,12 @@ impl IndexMeta {
         }
         self.kind.encode(out);
         removed::encode(&self.removed, out);
-        encode_flag(out, self.merge.is_some());
+        let has_history = self.history != IndexHistory::default();
+        let merge = if self.merge.is_some() { PART_MERGE } else { 0 };
+        out.push(merge | if has_history { PART_HISTORY } else { 0 });
+        if has_history {
+            self.history.encode(out);
+        }
         if let Some(merge) = &self.merge {
             merge.encode(out);
         }
@@ -419,9 +433,17 @@ impl IndexMeta {
         let at = reader.clone();
         let kind = KindMeta::decode(reader, sorted_runs.len())?;
         let removed = removed::decode(reader)?;
-        let has_merge = flag(reader)?;
+        let parts_at = reader.clone();
+        let parts = reader.u8()?;
+        if parts & !(PART_MERGE | PART_HISTORY) != 0 {
+            return Err(parts_at.error("an index has parts that are unknown to this version"));
+        }
+        let has_merge = parts & PART_MERGE != 0;
+        let has_history = parts & PART_HISTORY != 0;
+        let history = if has_history { IndexHistory::decode(reader)? } else { Default::default() };
+        let merge = None;
         let mut index =
-            Self { flushed_seq, shape, main, sorted_runs, merges, merge: None, removed, kind };
+            Self { flushed_seq, shape, main, sorted_runs, merges, merge, removed, kind, history };
         if index.lsm().is_some() && (has_merge || !index.main.levels.is_empty()) {
             return Err(at.error("an LSM index has parts of an FD+tree"));
         }

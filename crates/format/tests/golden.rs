@@ -21,8 +21,8 @@ use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, S
 use esker_format::log_record::{BatchBuilder, LogOp, SegmentHeader, decode_ops};
 use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, RecordBody, SegmentRef};
 use esker_format::meta::{
-    IndexMeta, InputProgress, KindMeta, LearntMeta, LevelCounts, LevelMeta, LsmLevel, LsmMeta,
-    MergeProgress, Real, RemovedRange, Shape, TailFence, TreeMeta,
+    IndexHistory, IndexMeta, InputProgress, KindMeta, LearntMeta, LevelCounts, LevelMeta, LsmLevel,
+    LsmMeta, MergeProgress, MergeScope, PastIndex, Real, RemovedRange, Shape, TailFence, TreeMeta,
 };
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::superblock::{FEATURE_COMPRESSION, FEATURE_EXPIRY, Superblock};
@@ -222,6 +222,7 @@ fn index_meta() -> IndexMeta {
         merge: None,
         removed: Arc::default(),
         kind: KindMeta::FdTree,
+        history: IndexHistory::default(),
     }
 }
 
@@ -258,7 +259,7 @@ fn merge_progress() -> MergeProgress {
     MergeProgress {
         frozen: (Seq(51), Seq(60)),
         wavefront: b"ada".to_vec(),
-        full: true,
+        scope: MergeScope::Full,
         levels: 1,
         sorted_runs: 1,
         shape: Shape { b_quarters: 8, k: 1, t: 5, kappa0_bytes: 4096 },
@@ -483,6 +484,35 @@ fn manifest_record() {
     let body = &bytes[FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + body_bytes];
     let decoded = RecordBody::decode(body, found.count).unwrap();
     assert_eq!(decoded, RecordBody { next_generation, edits });
+}
+
+/// The tree of [`index_meta`] and its range tombstones became a past index when what was live at 51
+/// was copied.
+#[test]
+fn past_index() {
+    let past = PastIndex {
+        from: Seq(0),
+        until: Seq(51),
+        main: index_meta().main,
+        sorted_runs: Vec::new(),
+        removed: Arc::default(),
+    };
+    let edits = vec![Edit::PastIndex { id: KeyspaceId(3), past: Arc::new(past) }];
+    let body = RecordBody::encode(&edits, Generation(301));
+    assert_is_example("past index", &body);
+    assert_eq!(RecordBody::decode(&body, 1).unwrap().edits, edits);
+
+    let history =
+        IndexHistory { from: Seq(51), replaced_millionths: MILLIONTHS, splits_next: true };
+    let index = IndexMeta { history, ..index_meta() };
+    let (mut bytes, mut before) = (Vec::new(), Vec::new());
+    index.encode(&mut bytes);
+    index_meta().encode(&mut before);
+    assert_eq!(before.pop(), Some(0), "no parts");
+    assert!(bytes.starts_with(&before));
+    assert_is_example("index with history", &bytes[before.len()..]);
+    let mut reader = Reader::new(&bytes);
+    assert_eq!(IndexMeta::decode(&mut reader).unwrap(), index);
 }
 
 #[test]

@@ -25,7 +25,7 @@ const OPTIONS: Options = Options {
     sizes: Sizes::Cost,
     codec: Codec::None,
     compaction: Compaction::DEFAULT,
-    history_from: None,
+    history: None,
 };
 /// Memtable, runs and levels, to the end.
 const FULL: Work = Work::Merge { full: true, with_memtable: true };

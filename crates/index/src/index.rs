@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker_format::data::Data;
 use esker_format::ids::{KeyspaceId, Seq};
-use esker_format::meta::IndexMeta;
+use esker_format::meta::{IndexMeta, PastIndex};
 use esker_format::value_ref::ValueRef;
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part as MemoryPart};
@@ -19,6 +19,7 @@ use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
+use crate::history::History;
 use crate::job::BackgroundJob;
 use crate::kind::Kind;
 use crate::kind::context::KindContext;
@@ -27,13 +28,14 @@ use crate::merge::Step;
 use crate::merge::flush::Flush;
 use crate::merge::scheme::Scheme;
 use crate::read::operands::Operator;
+use crate::read::past::PastIndexes;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::read::view::{View, Views};
-use crate::record::Durable;
+use crate::record::{Durable, RecordEdits};
 use crate::run::tree::BlockReader;
 use crate::upkeep::balance::{Balance, KeptTombstones, flushed_balance};
 use crate::upkeep::pause::Paused;
-use crate::upkeep::values::{Values, ValuesEdit};
+use crate::upkeep::values::Values;
 
 /// The resources that all keyspaces of a store share.
 #[derive(Debug)]
@@ -50,10 +52,10 @@ pub struct Env {
     pub poison: Arc<Poison>,
 }
 
-/// Makes a keyspace's new state durable, with the changes to its blobs' space: first the log, up to
+/// Makes a keyspace's new state durable, with what else the record changes: first the log, up to
 /// [`IndexMeta::log_needed_seq`], then the manifest. After an error without poison nothing has
 /// changed.
-pub type Commit<'a> = dyn FnMut(&IndexMeta, &ValuesEdit) -> Result<()> + 'a;
+pub type Commit<'a> = dyn FnMut(&IndexMeta, &RecordEdits) -> Result<()> + 'a;
 
 /// Runs its argument under the lock that gives sequence numbers out.
 pub type Gate<'a> = dyn Fn(&mut dyn FnMut()) + 'a;
@@ -105,9 +107,8 @@ pub struct Index {
     /// Bytes of payload in a fixed amount of memtable memory (see `due`); 0 until one has been
     /// measured.
     pub(super) payload_share: AtomicU64,
-    /// The first version that stays readable, where the keyspace keeps history: merges drop none
-    /// above it.
-    pub(super) history_from: Option<Seq>,
+    /// The history that the keyspace keeps: merges drop no version above its first one.
+    pub(super) history: Option<History>,
     /// The keyspace's merge operator.
     pub(super) operator: Swap<Operator>,
     /// The log's entries for a merge that a crash interrupted, until it resumes.
@@ -163,7 +164,7 @@ impl Index {
             scheme: options.scheme,
             codec: (options.codec as u8).into(),
             memtable_bytes_max: options.memtable_bytes_max.into(),
-            views: Views::new(View::new(Arc::default(), parts, removed)),
+            views: Views::new(View::new(Arc::default(), parts, removed, Arc::default())),
             newest_seq: frozen_until.0.into(),
             frozen_until: frozen_until.0.into(),
             flushed: Mutex::new(flushed_balance(&meta)),
@@ -174,7 +175,7 @@ impl Index {
             flushing: false.into(),
             retiring: false.into(),
             payload_share: 0.into(),
-            history_from: options.history_from,
+            history: options.history,
             operator: Swap::new(Arc::default()),
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),
@@ -380,13 +381,44 @@ impl Index {
     }
 
     /// The first version that stays readable, where the keyspace keeps history.
-    pub const fn history_from(&self) -> Option<Seq> {
-        self.history_from
+    pub fn history_from(&self) -> Option<Seq> {
+        self.history.map(|history| history.from)
+    }
+
+    /// The history that the keyspace keeps.
+    pub const fn history(&self) -> Option<History> {
+        self.history
+    }
+
+    /// The same with the past indexes that the manifest records for it, oldest first.
+    #[must_use]
+    pub fn with_past(self, past: Vec<Arc<PastIndex>>) -> Self {
+        let past = Arc::new(PastIndexes::new(past));
+        self.views.publish(|view| {
+            let (memtable, removed) = (Arc::clone(&view.memtable), Arc::clone(&view.removed));
+            View::new(memtable, view.parts.clone(), removed, past)
+        });
+        self
+    }
+
+    /// The past indexes.
+    pub(crate) fn past(&self) -> Arc<PastIndexes> {
+        Arc::clone(&self.views.load().past)
+    }
+
+    /// The records of the past indexes, oldest first. Nothing until the next split changes them.
+    pub fn past_indexes(&self) -> Vec<Arc<PastIndex>> {
+        self.past().all().to_vec()
+    }
+
+    /// Whether the next merge copies what is live, and leaves the rest as a past index.
+    pub fn splits_next(&self) -> bool {
+        self.durable.load().history.splits_next
     }
 
     /// Whether merges keep every version.
     pub const fn keeps_history(&self) -> bool {
-        self.history_from.is_some()
+        self.history.is_some()
     }
 
     /// Whether all space that merges freed is available again.

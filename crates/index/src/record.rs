@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use esker_device::Purpose;
 use esker_format::ids::Seq;
-use esker_format::meta::IndexMeta;
+use esker_format::meta::{IndexMeta, PastIndex};
 use esker_format::ptr::Extent;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug, Race};
@@ -57,12 +57,26 @@ impl Durable {
     }
 }
 
+/// What a record changes beside the index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordEdits {
+    /// The space of blobs and of scattered blocks.
+    pub values: ValuesEdit,
+    /// The past index that a split has left.
+    pub past: Option<Arc<PastIndex>>,
+}
+
 /// A change of the durable state. All methods except `values` are called once, in this order,
 /// under the lock of the durable state; those behind `keep_space` only if the record is durable.
 pub(crate) trait Change {
     /// The state that follows `durable`, without range tombstones, and the space that only
     /// `durable` needs.
     fn apply(&mut self, durable: &IndexMeta) -> (IndexMeta, Vec<Extent>);
+
+    /// The past index that it leaves.
+    fn past(&self) -> Option<Arc<PastIndex>> {
+        None
+    }
 
     /// The references to blobs that it has passed since the last record.
     fn values(&mut self) -> &mut Moved;
@@ -112,7 +126,8 @@ impl Index {
         if planted::is(Bug::ReclaimBeforeCommit) {
             self.reclaim(std::mem::take(&mut freed))?;
         }
-        let made = self.make_durable(&meta, &change.values().recorded(), commit);
+        let edits = RecordEdits { values: change.values().recorded(), past: change.past() };
+        let made = self.make_durable(&meta, &edits, commit);
         if made.is_ok() || self.env.poison.reason().is_some() {
             change.keep_space();
         }
@@ -153,7 +168,7 @@ impl Index {
     fn make_durable(
         &self,
         meta: &IndexMeta,
-        values: &ValuesEdit,
+        edits: &RecordEdits,
         commit: &mut Commit<'_>,
     ) -> Result<()> {
         let synced = if planted::is(Bug::CommitBeforeBlocks) {
@@ -165,7 +180,7 @@ impl Index {
         // After a failed sync the state of the device is unknown: no more writes.
         self.env.poison.on_error(synced)?;
         self.env.faults.hit(fault::MERGE_COMMIT)?;
-        commit(meta, values)?;
+        commit(meta, edits)?;
         if planted::is(Bug::CommitBeforeBlocks) {
             self.env.blocks.sync(Purpose::Merge)?;
         }

@@ -21,7 +21,7 @@ use crate::builder::DbBuilder;
 use crate::check::{self, CheckReport};
 use crate::dropping;
 use crate::error::{Error, Result};
-use crate::history::History;
+use crate::history::{History, Share};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
 use crate::new_keyspace::{NewKeyspace, require};
@@ -98,7 +98,7 @@ impl Db {
         if let Some(slot) = self.slot(name) {
             // First, because they may be refused: nothing has been changed then.
             check_index(&slot, options.index)?;
-            check_history(&slot, options.history)?;
+            check_history(&slot, options)?;
             self.choose_operator(&slot, options.merge.as_ref())?;
             if let Some(bytes) = options.memtable_bytes {
                 slot.tree()?.set_memtable_bytes_max(bytes);
@@ -106,10 +106,13 @@ impl Db {
             self.choose_compression(&slot, options.compression)?;
             return Ok(slot);
         }
+        if options.history.is_none() && options.history_share.is_some() {
+            return Err(Error::invalid("history_share is of a keyspace with history"));
+        }
         let slot = self.create_keyspace(name, options)?;
         // Another thread may have created it with other options.
         check_index(&slot, options.index)?;
-        check_history(&slot, options.history)?;
+        check_history(&slot, options)?;
         self.choose_operator(&slot, options.merge.as_ref())?;
         Ok(slot)
     }
@@ -480,7 +483,8 @@ impl Db {
             // Or a power cut could take numbers back that the record says are before the history.
             shared.log.sync_to(shared.log.last_seq())?;
         }
-        let of_times = KeyspaceOptions::default().history(History::All);
+        // Nothing in it is overwritten.
+        let of_times = KeyspaceOptions::default().history(History::All).history_share(1.0);
         let needs_times = options.history.is_some() && shared.times.get().is_none();
         let times = needs_times.then(|| NewKeyspace::plan(shared, 0, times::NAME, &of_times));
         let times = times.transpose()?;
@@ -528,12 +532,22 @@ fn check_index(slot: &Slot, asked: Option<IndexKind>) -> Result<()> {
     Err(Error::invalid(format!("keyspace {name} has an index of kind {has}, and not {asked}")))
 }
 
-/// History begins with a keyspace.
-fn check_history(slot: &Slot, asked: Option<History>) -> Result<()> {
-    if asked.is_none() || slot.tree()?.keeps_history() {
+/// History begins with a keyspace, and its share of superseded entries stays what it is.
+fn check_history(slot: &Slot, asked: &KeyspaceOptions) -> Result<()> {
+    let name = &slot.name;
+    if let Some(history) = slot.tree()?.history() {
+        let has = Share::of(history.share);
+        return match asked.history_share {
+            Some(share) if share != has => Err(Error::invalid(format!(
+                "keyspace {name} was created with a history_share of {}",
+                history.share
+            ))),
+            _ => Ok(()),
+        };
+    }
+    if asked.history.is_none() && asked.history_share.is_none() {
         return Ok(());
     }
-    let name = &slot.name;
     Err(Error::invalid(format!("keyspace {name} was created without history")))
 }
 

@@ -2,6 +2,7 @@
 
 use esker_format::history::{HistoryMeta, MILLIONTHS, Retention};
 use esker_format::ids::Seq;
+use esker_index::history::share::of_millionths;
 
 /// The versions of a keyspace that stay readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +13,46 @@ pub enum History {
     All,
 }
 
+/// The share of superseded entries at which a keyspace's live entries are copied, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share(pub u32);
+
+impl Share {
+    /// Never.
+    pub const NEVER: Self = Self(MILLIONTHS);
+    /// The least, and the greatest but never.
+    const BOUNDS: (u32, u32) = (200_000, 800_000);
+
+    /// A share of one, if it is one; it is checked by [`is_valid`](Self::is_valid).
+    pub fn of(share: f64) -> Self {
+        // Out of range, or no number: refused later.
+        let millionths = (share * f64::from(MILLIONTHS)).round().clamp(0.0, f64::from(u32::MAX));
+        Self(millionths as u32)
+    }
+
+    pub fn is_valid(self) -> bool {
+        self == Self::NEVER || (Self::BOUNDS.0..=Self::BOUNDS.1).contains(&self.0)
+    }
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self(MILLIONTHS / 2)
+    }
+}
+
 impl History {
     /// The record of a keyspace that begins to keep history at `from`.
-    pub(crate) const fn meta(self, from: Seq) -> HistoryMeta {
+    pub(crate) const fn meta(self, share: Share, from: Seq) -> HistoryMeta {
         let retention = match self {
             Self::All => Retention::All,
         };
-        HistoryMeta { retention, share_millionths: MILLIONTHS, from }
+        HistoryMeta { retention, share_millionths: share.0, from }
     }
+}
+
+/// The history that an index keeps according to its keyspace's record.
+pub(crate) fn kept(history: &HistoryMeta) -> esker_index::History {
+    let share = of_millionths(history.share_millionths);
+    esker_index::History { from: history.from, share }
 }

@@ -154,8 +154,8 @@ pub use read::Entry;
 pub use snapshot::Snapshot;
 pub use stats::{
     CompactionStats, IoStats, KeyspaceStats, LevelStats, LsmLearnt, LsmLevelStats, LsmRunStats,
-    LsmStats, LsmWrites, MemoryStats, NextStats, PinStats, ShapeStats, SpaceStats, Stats,
-    TransactionStats, WaitStats,
+    LsmStats, LsmWrites, MemoryStats, NextStats, PastIndexStats, PinStats, ShapeStats, SpaceStats,
+    Stats, TransactionStats, WaitStats,
 };
 pub use transaction::{Transaction, TransactionRange};
 

@@ -17,7 +17,7 @@ use esker_format::ids::{KeyspaceId, Seq};
 use esker_format::manifest_edit::Edit;
 use esker_format::meta::IndexMeta;
 use esker_format::superblock::{FEATURE_EXPIRY, FEATURE_OPERANDS, FEATURE_REMOVED_RANGES};
-use esker_index::{BackgroundJob, Index, Step, ValuesEdit, Work};
+use esker_index::{BackgroundJob, Index, RecordEdits, Step, ValuesEdit, Work};
 use esker_substrate::planted::{self, Bug, Race};
 
 use crate::error::{Error, Result};
@@ -256,7 +256,7 @@ pub(crate) fn step(shared: &Core, slot: &Slot, which: BackgroundJob) -> Result<S
     let tree = slot.tree()?;
     let stepped = reclaim::retry_with_room(shared, || {
         let stepped =
-            tree.step(which, &mut |meta, values| commit_index(shared, slot.id, meta, values));
+            tree.step(which, &mut |meta, edits| commit_index(shared, slot.id, meta, edits));
         stepped.map_err(Error::from)
     });
     // That there was nothing to do says nothing about what stopped before.
@@ -467,7 +467,9 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         // Another thread may have begun something in between: then once more.
         if begin(shared, slot, Work::Merge { full: true, with_memtable })? {
             while step(shared, slot, BackgroundJob::Merge)? == Step::More {}
-            return Ok(());
+            if !slot.tree()?.splits_next() {
+                return Ok(());
+            }
         }
     }
 }
@@ -480,14 +482,15 @@ fn commit_index(
     shared: &Core,
     id: KeyspaceId,
     meta: &IndexMeta,
-    values: &ValuesEdit,
+    changed: &RecordEdits,
 ) -> esker_substrate::Result<()> {
     if !planted::is(Bug::CommitBeforeLog) {
         shared.log.sync_to(must_be_durable(shared, meta))?;
     }
     let mut edits = vec![Edit::Index { id, index: Arc::new(meta.clone()) }];
-    if !values.is_empty() {
-        let ValuesEdit { taken, freed } = values.clone();
+    edits.extend(changed.past.clone().map(|past| Edit::PastIndex { id, past }));
+    if !changed.values.is_empty() {
+        let ValuesEdit { taken, freed } = changed.values.clone();
         edits.push(Edit::OwnedSpace { id, taken, freed });
     }
     commit_and_recycle(shared, edits, id, Some(meta.log_unneeded_seq()))

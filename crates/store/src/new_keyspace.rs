@@ -13,6 +13,7 @@ use esker_format::superblock::{
 use esker_index::{Index, Options};
 
 use crate::error::Result;
+use crate::history::kept;
 use crate::options::{Chosen, KeyspaceOptions};
 use crate::shared::{Core, IndexOptions};
 use crate::slot::Slot;
@@ -44,7 +45,10 @@ impl<'a> NewKeyspace<'a> {
             codec: options.compression.unwrap_or_default().codec(),
             index: esker_index::empty(options.index.unwrap_or_default()),
             operator: options.merge.as_ref(),
-            history: options.history.map(|history| history.meta(shared.snapshots().visible())),
+            history: options.history.map(|history| {
+                let share = options.history_share.unwrap_or_default();
+                history.meta(share, shared.snapshots().visible())
+            }),
         };
         for (feature, is_needed) in [
             (FEATURE_COMPRESSION, new.codec != Codec::None),
@@ -83,7 +87,7 @@ impl<'a> NewKeyspace<'a> {
             sizes,
             codec: self.codec,
             compaction,
-            history_from: self.history.map(|history| history.from),
+            history: self.history.as_ref().map(kept),
         };
         let tree = Index::open(Arc::clone(&shared.env), self.id, self.index, options);
         if let Some(operator) = self.operator {

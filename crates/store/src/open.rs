@@ -26,7 +26,6 @@ use esker_device::readonly::ReadOnlyDevice;
 use esker_device::{Device, DeviceError, DeviceLock};
 use esker_format::action::WriteOp;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
-use esker_format::meta::IndexMeta;
 use esker_index::read::operands::Operator;
 use esker_index::{Env, Index, Options};
 use esker_substrate::blocks::BlockStore;
@@ -46,6 +45,7 @@ use esker_substrate::sync::{Mutex, RwLock};
 use crate::background;
 use crate::conflict_window::Recent;
 use crate::error::{Error, Result};
+use crate::history::kept;
 use crate::large;
 use crate::limits::Limits;
 use crate::looked::Looked;
@@ -191,9 +191,7 @@ impl Base {
         }
         let state = manifest.state();
         require_codecs(&state)?;
-        let indexes = state.keyspaces.values().map(|keyspace| keyspace.index.as_ref());
-        let values = state.keyspaces.values().flat_map(|keyspace| keyspace.values.runs());
-        let allocated = indexes.flat_map(IndexMeta::extents).copied().chain(values);
+        let allocated = state.keyspaces.values().flat_map(KeyspaceState::extents);
         let floor: Generation = state.next_generation;
         let store = manifest.store();
         let blocks = BlockStore::open(&self.device, store, self.cache_bytes(), allocated, floor)?;
@@ -279,10 +277,11 @@ fn open_trees(
             sizes: settings.sizes,
             codec: keyspace.codec,
             compaction: settings.compaction.for_index(),
-            history_from: keyspace.history.map(|history| history.from),
+            history: keyspace.history.as_ref().map(kept),
         };
         let meta = keyspace.index.as_ref().clone();
         let tree = Index::open(Arc::clone(env), id, meta, options)
+            .with_past(keyspace.past.to_vec())
             .with_values(keyspace.values.as_ref().clone());
         let name = keyspace.name.clone();
         if let Some(operator) = &keyspace.operator {

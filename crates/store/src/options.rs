@@ -14,7 +14,7 @@ use esker_index::{IndexKind, Scheme};
 
 use crate::compaction::Compaction;
 use crate::error::{Error, Result};
-use crate::history::History;
+use crate::history::{History, Share};
 use crate::operators::{self, Merge};
 use crate::work_queue::Mode;
 
@@ -108,6 +108,7 @@ pub struct KeyspaceOptions {
     pub(crate) merge: Option<Chosen>,
     pub(crate) index: Option<IndexKind>,
     pub(crate) history: Option<History>,
+    pub(crate) history_share: Option<Share>,
 }
 
 /// A merge operator and its name.
@@ -201,6 +202,20 @@ impl KeyspaceOptions {
         self
     }
 
+    /// How many superseded entries a keyspace with history may have next to the live ones, as a
+    /// share of all, 0.2 to 0.8; 0.5 by default. When there are more, the live entries are copied
+    /// into an index of their own, and the index that they were in stays as it is, for readers of
+    /// earlier versions. So a scan of the present passes at most 1 / (1 - `share`) versions of a
+    /// key on average; and where everything is overwritten all the time, each version is on the
+    /// device 1 / `share` times. 1.0: nothing is copied, and scans pass all versions.
+    ///
+    /// Fixed when the keyspace is created; for an existing keyspace, another one is refused.
+    #[must_use]
+    pub fn history_share(mut self, share: f64) -> Self {
+        self.history_share = Some(Share::of(share));
+        self
+    }
+
     /// The longest value that is stored with its key, 0 to 256 KiB, which is also the default.
     /// Longer values are stored as blobs (key-value separation): they are written once, to the data
     /// file and not to the log, and merges move a reference of some 20 bytes. But each blob takes
@@ -251,6 +266,9 @@ impl KeyspaceOptions {
         }
         if self.history.is_some() && self.index.is_some_and(|index| index != IndexKind::FdTree) {
             return Err(Error::invalid("a keyspace with history has an index of kind fdtree"));
+        }
+        if !self.history_share.is_none_or(Share::is_valid) {
+            return Err(Error::invalid("history_share is 0.2 to 0.8, or 1.0 for no copies"));
         }
         require_codec(self.compression.unwrap_or_default().codec(), "this keyspace")?;
         if let Some(bytes) = self.memtable_bytes {

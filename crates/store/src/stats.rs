@@ -10,7 +10,7 @@ use esker_substrate::sync::atomic::Ordering;
 
 use esker_device::Purpose;
 use esker_device::count::PurposeCounts;
-use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, Shape};
+use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, PastIndex, Shape};
 use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
 use esker_index::{Forecast, Index};
 use esker_substrate::budget::Part;
@@ -58,6 +58,32 @@ pub struct Stats {
     pub poisoned: Option<String>,
 }
 
+/// A past index of a keyspace with history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PastIndexStats {
+    /// The first version that it answers.
+    pub from: u64,
+    /// The first version that it does not answer: the next index does.
+    pub until: u64,
+    /// Its entries, all versions.
+    pub entries: u64,
+    /// Bytes that they take on the device, with the fences to their blocks.
+    pub stored_bytes: u64,
+}
+
+impl PastIndexStats {
+    fn of(past: &PastIndex) -> Self {
+        let counts = || past.levels().map(|level| level.counts);
+        Self {
+            from: past.from.0,
+            until: past.until.0,
+            entries: counts().map(|counts| counts.data_entries()).sum(),
+            stored_bytes: counts().map(|counts| counts.sectors.saturating_mul(SECTOR_BYTES)).sum(),
+        }
+    }
+}
+
 /// Statistics of one keyspace.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -73,6 +99,9 @@ pub struct KeyspaceStats {
     pub compression: Compression,
     /// The oldest version that can be read, of a keyspace with history.
     pub history_from: Option<u64>,
+    /// Its past indexes, oldest first, where it has history: what copies of the live entries have
+    /// left for readers of earlier versions. The other numbers are of the index of now.
+    pub past_indexes: Vec<PastIndexStats>,
     /// Bytes of encoded entries on the device, before compression.
     pub data_bytes: u64,
     /// Bytes that these entries take on the device: their blocks, and the fences to the blocks.
@@ -359,6 +388,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
         compression: Compression::of(tree.codec()),
         history_from: tree.history_from().map(|from| from.0),
+        past_indexes: tree.past_indexes().iter().map(|past| PastIndexStats::of(past)).collect(),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),
         stored_bytes: counts().map(|counts| counts.sectors.saturating_mul(SECTOR_BYTES)).sum(),
         value_bytes: tree.value_bytes(),

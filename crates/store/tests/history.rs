@@ -5,13 +5,15 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use common::{Model, assert_sound, back_up, copy, restored, small, threaded};
-use esker::{Compression, Db, History, Keyspace, KeyspaceOptions};
+use esker::{Compression, Db, History, Keyspace, KeyspaceOptions, KeyspaceStats};
 use esker_device::memory::MemoryDevice;
 use esker_harness::counts::{Counts, budget};
 use esker_harness::random::Random;
+use esker_substrate::planted::{self, Bug};
 
 fn options() -> KeyspaceOptions {
     KeyspaceOptions::default().memtable_bytes(Some(2 << 10)).history(History::All)
@@ -70,6 +72,8 @@ struct Run {
     writes: Writes,
     random: Random,
     merge_steps: u32,
+    /// So long that copies of what is live take several steps.
+    has_long_values: bool,
 }
 
 impl Run {
@@ -82,16 +86,20 @@ impl Run {
         // Numbers of other commits come before the first one.
         let other = db.keyspace("other", KeyspaceOptions::default()).unwrap();
         other.insert("a", "b").unwrap();
+        let share = [0.5, 0.2, 0.8, 0.35, 1.0][seed as usize % 5];
         let options = options().compression(codec).inline_bytes_max(inline_bytes_max);
+        let options = options.history_share(share);
         let keyspace = db.keyspace("past", options).unwrap();
         let mut versions = Versions::default();
         versions.states.insert(db.version(), Model::new());
         let writes = Writes::new();
-        Self { device, db, keyspace, other, versions, writes, random, merge_steps }
+        let has_long_values = !seed.is_multiple_of(3);
+        Self { device, db, keyspace, other, versions, writes, random, merge_steps, has_long_values }
     }
 
     fn value(&self) -> Vec<u8> {
-        self.random.bytes(self.random.within(&(0..=90)))
+        let longest = if self.has_long_values { 400 } else { 90 };
+        self.random.bytes(self.random.within(&(0..=longest)))
     }
 
     /// One commit of some puts, removals and removed ranges, in one of three ways.
@@ -155,7 +163,12 @@ impl Run {
 
     fn step(&mut self) {
         match self.random.below(100) {
-            0..90 => self.commit(),
+            0..90 => {
+                self.commit();
+                if is_merging(&self.db) {
+                    self.look_back(1);
+                }
+            }
             90..93 => self.db.flush().unwrap(),
             93 => self.db.compact().unwrap(),
             94 => self.reopen(true),
@@ -203,6 +216,16 @@ impl Run {
     }
 }
 
+fn is_merging(db: &Db) -> bool {
+    db.stats().unwrap().keyspaces.iter().any(|keyspace| keyspace.merge.is_some())
+}
+
+fn past_indexes(db: &Db) -> u64 {
+    let stats = db.stats().unwrap();
+    let past = |keyspace: &KeyspaceStats| keyspace.past_indexes.len() as u64;
+    stats.keyspaces.iter().map(past).sum()
+}
+
 /// A key behind `key`.
 fn super_key(key: &[u8], distance: u64) -> Vec<u8> {
     let number: u64 = std::str::from_utf8(&key[..3]).unwrap().parse().unwrap();
@@ -231,10 +254,9 @@ fn every_version_stays_as_it_was() {
     let mut counts = Counts::new("history", "every version");
     for seed in 0..12 * budget() {
         let mut run = Run::new(seed);
-        for _ in 0..150 {
-            run.step();
-        }
+        (0..150).for_each(|_| run.step());
         counts.add("versions", run.look_back_at_all());
+        counts.add("past indexes", past_indexes(&run.db));
         assert_sound(&run.db);
         run.db.compact().unwrap();
         counts.add("versions", run.look_back_at_all());
@@ -247,8 +269,24 @@ fn every_version_stays_as_it_was() {
         run.reopen(false);
         counts.add("versions", run.look_back_at_all());
     }
-    assert!(counts.get("versions") > 10_000);
+    assert!(counts.get("versions") > 10_000 && counts.get("past indexes") > 50);
     counts.record().unwrap();
+}
+
+/// What the same runs would show of bugs in splits.
+#[test]
+fn every_version_would_show_what_splits_get_wrong() {
+    for bug in [Bug::SplitReadsNewSide, Bug::SplitResetsNumbers] {
+        let is_found = |seed: u64| {
+            let life = || {
+                let mut run = Run::new(seed);
+                (0..150).for_each(|_| run.step());
+                run.look_back_at_all()
+            };
+            catch_unwind(|| planted::with(bug, life)).is_err()
+        };
+        assert!((0..12).any(is_found), "{bug:?}");
+    }
 }
 
 /// Inside a batch there is nothing: every number of its operations but the last shows the state

@@ -19,7 +19,7 @@ const VALUE: &str = "canaryvalue";
 const LINE_BYTES_MAX: usize = 600;
 
 /// The types of the public interface that hold nothing of a store: figures, choices, and traits.
-const HOLD_NOTHING: [&str; 37] = [
+const HOLD_NOTHING: [&str; 38] = [
     "BackupProgress",
     "BoxError",
     "CheckReport",
@@ -46,6 +46,7 @@ const HOLD_NOTHING: [&str; 37] = [
     "CompactionStats",
     "Compaction",
     "NextStats",
+    "PastIndexStats",
     "PinStats",
     "Process",
     "Result",

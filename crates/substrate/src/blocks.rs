@@ -52,6 +52,23 @@ pub struct Reservation {
     units: u64,
 }
 
+impl Reservation {
+    /// The units that are reserved.
+    #[must_use]
+    pub const fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// Gives up what is more than `units`.
+    pub fn reduce_to(&mut self, units: u64) {
+        let less = self.units.saturating_sub(units);
+        if less > 0 {
+            self.blocks.held().unreserve(less);
+            self.units = units;
+        }
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.blocks.held().unreserve(self.units);

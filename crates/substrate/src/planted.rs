@@ -147,6 +147,14 @@ pub enum Bug {
     BatchOfVersions,
     /// The same of a batch that is replayed.
     ReplayedAsVersions,
+    /// Readers as of numbers before a split under way search its result.
+    SplitReadsNewSide,
+    /// A split frees what it has copied from.
+    SplitFreesInputs,
+    /// The deletions of ranges before a split are not kept with the past index.
+    PastWithoutRemovals,
+    /// A split resets the numbers of what it copies.
+    SplitResetsNumbers,
 }
 
 impl Bug {
@@ -191,11 +199,13 @@ impl Bug {
     ];
 
     /// Those of keyspaces with history.
-    pub const OF_HISTORY: [Self; 4] = [
+    pub const OF_HISTORY: [Self; 6] = [
         Self::HistoryDropped,
         Self::RetiredWithoutKeys,
         Self::BatchOfVersions,
         Self::ReplayedAsVersions,
+        Self::SplitFreesInputs,
+        Self::PastWithoutRemovals,
     ];
 
     /// Those of backups.

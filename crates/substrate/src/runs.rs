@@ -65,6 +65,21 @@ impl RunSet {
         Ok(())
     }
 
+    /// Takes what is not in the set yet of an extent in.
+    pub fn include(&mut self, extent: Extent) {
+        let mut from = extent.start;
+        while from < extent.end() {
+            if let Some((start, length)) = self.around(from) {
+                from = start + length;
+                continue;
+            }
+            let next = self.runs.range(from..extent.end()).next();
+            let until = next.map_or(extent.end(), |(start, _)| *start);
+            let _disjoint = self.insert(Extent { start: from, units: until - from });
+            from = until;
+        }
+    }
+
     /// Takes an extent out.
     ///
     /// # Errors
@@ -142,6 +157,20 @@ mod tests {
                 prop_assert_eq!(&found, &model);
                 prop_assert_eq!(set.units(), model.len() as u64);
             }
+        }
+
+        #[test]
+        fn what_is_there_may_be_included_again(
+            extents in proptest::collection::vec((0u64..40, 1u64..9), 0..20),
+        ) {
+            let (mut set, mut model) = (RunSet::default(), BTreeSet::new());
+            for (start, units) in extents {
+                set.include(Extent { start, units });
+                model.extend(start..start + units);
+            }
+            let found: Vec<u64> = set.runs().flat_map(|run| run.start..run.end()).collect();
+            prop_assert!(found.iter().eq(&model));
+            prop_assert_eq!(set.units(), model.len() as u64);
         }
     }
 }

@@ -48,6 +48,8 @@ fn crashes<const N: usize>(makes: [Make; N]) -> Vec<Attempt> {
 pub fn attempts(bug: Bug) -> Vec<Attempt> {
     use Attempt::{Backups, Crash, Faults, Flips, Full};
     match bug {
+        Bug::HistoryDropped | Bug::RetiredWithoutKeys => crashes([scenario::versions]),
+        Bug::BatchOfVersions | Bug::ReplayedAsVersions => crashes([scenario::versions]),
         Bug::NoBarrierBeforeSuperblock => crashes([scenario::manifest_roll]),
         Bug::ReclaimBeforeCommit | Bug::FreedTwice => {
             crashes([scenario::overwrite, scenario::mixed])
@@ -82,8 +84,9 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         | Bug::RetiredByHalf
         | Bug::ResetUnderRangeTombstone => crashes([scenario::ranges]),
         Bug::OperandsAnswer | Bug::MergedForSnapshots => crashes([scenario::operands]),
-        Bug::CatalogBeforeBlocks => vec![Backups(backups::crash::of_backups)],
-        Bug::BackupOverwritten => vec![Backups(backups::crash::of_backups)],
+        Bug::CatalogBeforeBlocks | Bug::BackupOverwritten => {
+            vec![Backups(backups::crash::of_backups)]
+        }
         Bug::LostCatalogIgnored => vec![Backups(backups::losses::of_files)],
         Bug::BackupNotPinned => vec![Backups(backups::histories)],
         Bug::RestoredBeforeData => vec![Backups(backups::crash::of_restoring)],
@@ -97,10 +100,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::ValueWithoutChecksum => vec![Flips(stores::blobs, |file| file == "data", 53)],
         Bug::GoneNotRecorded => crashes([scenario::slices]),
         Bug::StaysAmongOthers | Bug::RepeatsAmongOthers => crashes([scenario::overwrite]),
-        Bug::HistoryDropped
-        | Bug::RetiredWithoutKeys
-        | Bug::BatchOfVersions
-        | Bug::ReplayedAsVersions => crashes([scenario::versions]),
+        Bug::SplitFreesInputs | Bug::PastWithoutRemovals => crashes([scenario::splits]),
         Bug::ReserveTaken | Bug::OwedNotKept => vec![Full],
         // Tests of their own look for these: crashes do not show them, one thread alone cannot meet
         // them, or answers are right, and late.
@@ -111,7 +111,8 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::TombstonesNotKept | Bug::ReserveDiscarded | Bug::UnknownNotDiscarded => Vec::new(),
         Bug::WrittenReadOnly | Bug::RemainsAreNew | Bug::RegionNotMadeSmaller => Vec::new(),
         Bug::LastSegmentTaken | Bug::StallOverwritten | Bug::ShortMergeNotRecorded => Vec::new(),
-        Bug::HandlesPrintEntries | Bug::RecordsCounted => Vec::new(),
+        Bug::HandlesPrintEntries | Bug::RecordsCounted | Bug::SplitReadsNewSide => Vec::new(),
+        Bug::SplitResetsNumbers => Vec::new(),
     }
 }
 

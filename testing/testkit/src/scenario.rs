@@ -12,7 +12,7 @@ use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspac
 use crate::model::{Change, Write};
 use crate::random::Random;
 
-pub use values::{blobs, blobs_full, blobs_synced, operands, versions};
+pub use values::{blobs, blobs_full, blobs_synced, operands, splits, versions};
 
 /// A named workload.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 26] = [
+pub const CRASH_TRACES: [Make; 27] = [
     creation,
     load,
     appends,
@@ -69,6 +69,7 @@ pub const CRASH_TRACES: [Make; 26] = [
     operands,
     slices,
     versions,
+    splits,
     mixed,
 ];
 
@@ -96,6 +97,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(blobs, "blobs", 160),
         part(operands, "operands", 200),
         part(versions, "versions", 80),
+        part(splits, "splits", 120),
     ]
 }
 

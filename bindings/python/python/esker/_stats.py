@@ -225,6 +225,18 @@ class TransactionStats:
 
 
 @dataclass(frozen=True)
+class PastIndexStats:
+    """A past index of a keyspace with history."""
+
+    #: The first version that it answers, and the first one that it does not.
+    from_version: int
+    until_version: int
+    #: Its entries, all versions, and the space that they take on the device, with fences.
+    entries: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True)
 class KeyspaceStats:
     """One keyspace."""
 
@@ -250,6 +262,9 @@ class KeyspaceStats:
     memtable_entries: int
     #: The oldest version that can be read, of a keyspace with history.
     history_from: int | None
+    #: Its past indexes, oldest first: what copies of the live entries have left for readers of
+    #: earlier versions.
+    past_indexes: tuple[PastIndexStats, ...]
     shape: ShapeStats
     #: Merges that were finished since the keyspace was created.
     merges: int
@@ -375,6 +390,7 @@ def _keyspace(found: Mapping[str, Any]) -> KeyspaceStats:
         **{
             **found,
             "levels": tuple(LevelStats(**of) for of in found["levels"]),
+            "past_indexes": tuple(PastIndexStats(**of) for of in found["past_indexes"]),
             "lsm": None if lsm is None else _lsm(lsm),
             "shape": ShapeStats(**found["shape"]),
             "merge": None if merge is None else CompactionStats(**merge),

@@ -128,6 +128,7 @@ class Db:
         merge: _Operator | None = None,
         index: _IndexKind | None = None,
         history: _History = False,
+        history_share: float | None = None,
     ) -> Keyspace:
         """Open the keyspace `name`, or create it where there is none.
 
@@ -160,13 +161,17 @@ class Db:
         `Keyspace.history`. It is True, or "all". It is chosen when the keyspace is created, and
         need not be given again; an existing keyspace without history raises `ArgumentError`. Such a
         keyspace has no merge operator, an index of kind "fdtree" and no times to live.
+
+        `history_share` is the share of superseded entries at which the live ones are copied, so
+        that scans of the present do not slow down with every version: 0.2 to 0.8, by default 0.5;
+        1.0 for never. It is fixed when a keyspace with history is created.
         """
         is_kept = keeps_history(history)
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
         inline_bytes = None if inline_max is None else _bytes_of(inline_max)
         sizes = (memtable_bytes, inline_bytes)
         names = (_text("compression", compression), _text("index", index))
-        choices = (*names, is_kept)
+        choices = (*names, is_kept, history_share)
         return Keyspace(self._store, _name(name), create, sizes, choices, merge)
 
     def keyspaces(self) -> list[str]:

@@ -5,10 +5,11 @@ use std::ops::Bound;
 use std::time::SystemTime;
 
 use clap::Args;
-use esker::{Change, Db, Keyspace, Past, Range};
+use esker::{Change, Db, Keyspace, KeyspaceStats, Past, Range};
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::table::Table;
+use indicatif::HumanBytes;
 use serde_json::{Map, Value, json};
 
 use super::{keyspace, open_to_read, time};
@@ -165,23 +166,50 @@ pub(super) fn versions(args: &Versions) -> Result<(), Failure> {
     let names = db.keyspaces()?;
     let stats = db.stats()?.keyspaces;
     let stats = stats.iter().filter(|keyspace| names.contains(&keyspace.name));
-    let oldest: Vec<(&str, u64)> =
-        stats.filter_map(|of| Some((of.name.as_str(), of.history_from?))).collect();
+    let kept: Vec<(&KeyspaceStats, u64)> =
+        stats.filter_map(|of| Some((of, of.history_from?))).collect();
     let mut output = Output::new();
     if args.json {
-        let keyspaces = oldest.iter().map(|(name, from)| json!({ "name": name, "oldest": from }));
-        let keyspaces: Vec<_> = keyspaces.collect();
+        let keyspaces: Vec<_> = kept.iter().map(|(of, from)| json_of(of, *from)).collect();
         output.json(&json!({ "newest": version, "time": time, "keyspaces": keyspaces }))?;
-    } else {
-        let at = time.map(|time| format!(", {time}")).unwrap_or_default();
-        output.line(&format!("newest version: {version}{at}"))?;
-        let mut table = Table::new(&["keyspace with history", "oldest version"]);
-        for (name, from) in oldest {
-            table.row([name.to_owned(), from.to_string()]);
+        return output.flush();
+    }
+    let at = time.map(|time| format!(", {time}")).unwrap_or_default();
+    output.line(&format!("newest version: {version}{at}"))?;
+    let mut table = Table::new(&["keyspace with history", "versions", "entries", "stored"]);
+    for (of, from) in kept {
+        let mut first = from;
+        for past in &of.past_indexes {
+            let versions = format!("{} to {}", past.from, past.until.saturating_sub(1));
+            let (entries, bytes) =
+                (past.entries.to_string(), HumanBytes(past.stored_bytes).to_string());
+            table.row([of.name.clone(), versions, entries, bytes]);
+            first = past.until;
         }
-        if !table.is_empty() {
-            output.line(&format!("\n{table}"))?;
-        }
+        let (versions, bytes) =
+            (format!("{first} and later"), HumanBytes(of.stored_bytes).to_string());
+        table.row([of.name.clone(), versions, of.entries_estimate.to_string(), bytes]);
+    }
+    if !table.is_empty() {
+        output.line(&format!("\n{table}"))?;
     }
     output.flush()
+}
+
+fn json_of(keyspace: &KeyspaceStats, oldest: u64) -> Value {
+    let past = past_indexes(keyspace);
+    json!({ "name": keyspace.name, "oldest": oldest, "past_indexes": past })
+}
+
+/// The past indexes of a keyspace, as JSON.
+pub(super) fn past_indexes(keyspace: &KeyspaceStats) -> Vec<Value> {
+    let past = keyspace.past_indexes.iter().map(|past| {
+        json!({
+            "from": past.from,
+            "until": past.until,
+            "entries": past.entries,
+            "stored_bytes": past.stored_bytes,
+        })
+    });
+    past.collect()
 }

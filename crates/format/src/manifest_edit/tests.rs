@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::history::{MILLIONTHS, Retention};
-use crate::meta::Shape;
+use crate::meta::{PastIndex, Shape};
 
 fn segment() -> impl Strategy<Value = SegmentRef> {
     (any::<u64>(), any::<u32>(), 1u64.., UNIT_BYTES..=SEGMENT_BYTES_MAX, any::<Option<u64>>())
@@ -46,6 +46,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         (keyspace(), "[a-zé\u{4e00}]{1,80}")
             .prop_map(|(id, name)| Edit::KeyspaceOperator { id, name }),
         (keyspace(), history()).prop_map(|(id, history)| Edit::KeyspaceHistory { id, history }),
+        (keyspace(), past()).prop_map(|(id, past)| Edit::PastIndex { id, past: past.into() }),
         segment().prop_map(Edit::SegmentAdd),
         (any::<u64>(), any::<u64>())
             .prop_map(|(id, end)| Edit::SegmentClose { id: SegmentId(id), end_seq: Seq(end) }),
@@ -53,6 +54,14 @@ fn edit() -> impl Strategy<Value = Edit> {
         any::<u64>().prop_map(|seq| Edit::CleanClose { seq: Seq(seq) }),
         keyspace().prop_map(|id| Edit::NextKeyspace { id }),
     ]
+}
+
+fn past() -> impl Strategy<Value = PastIndex> {
+    (any::<u32>(), 1..u64::from(u32::MAX)).prop_map(|(from, versions)| PastIndex {
+        from: Seq(from.into()),
+        until: Seq(u64::from(from) + versions),
+        ..PastIndex::default()
+    })
 }
 
 fn history() -> impl Strategy<Value = HistoryMeta> {

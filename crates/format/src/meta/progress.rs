@@ -13,6 +13,66 @@ use crate::fence::Fence;
 use crate::ids::Seq;
 use crate::ptr::BlockPtr;
 
+/// What a merge does with the levels that it replaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MergeScope {
+    /// It merges the upper ones; there are others below.
+    #[default]
+    Upper,
+    /// It merges everything: tombstones go.
+    Full,
+    /// It copies what is live as of this number, and leaves what it copies from as it is: a past
+    /// index.
+    Split(Seq),
+    /// It merges everything above the bottom, and the next merge splits.
+    Gather,
+}
+
+const SCOPE_UPPER: u8 = 0;
+const SCOPE_FULL: u8 = 1;
+const SCOPE_SPLIT: u8 = 2;
+const SCOPE_GATHER: u8 = 3;
+
+impl MergeScope {
+    /// Whether it merges everything.
+    #[must_use]
+    pub const fn is_full(self) -> bool {
+        matches!(self, Self::Full | Self::Split(_))
+    }
+
+    /// The number as of which it splits.
+    #[must_use]
+    pub const fn splits_at(self) -> Option<Seq> {
+        match self {
+            Self::Split(at) => Some(at),
+            Self::Upper | Self::Full | Self::Gather => None,
+        }
+    }
+
+    fn encode(self, out: &mut Vec<u8>) {
+        out.push(match self {
+            Self::Upper => SCOPE_UPPER,
+            Self::Full => SCOPE_FULL,
+            Self::Split(_) => SCOPE_SPLIT,
+            Self::Gather => SCOPE_GATHER,
+        });
+        if let Self::Split(at) = self {
+            put_varint(out, at.0);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let at = reader.clone();
+        Ok(match reader.u8()? {
+            SCOPE_UPPER => Self::Upper,
+            SCOPE_FULL => Self::Full,
+            SCOPE_SPLIT => Self::Split(Seq(reader.varint()?)),
+            SCOPE_GATHER => Self::Gather,
+            _ => return Err(at.error("a merge is of a kind that is unknown to this version")),
+        })
+    }
+}
+
 /// A merge under way, as of its last durable step. A crash resumes it from here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeProgress {
@@ -22,8 +82,8 @@ pub struct MergeProgress {
     /// Every group (user key) at or before it has been merged; nothing behind it has. At most
     /// [`KEY_BYTES_MAX`] bytes.
     pub wavefront: Vec<u8>,
-    /// Everything is merged: tombstones go.
-    pub full: bool,
+    /// What becomes of what is merged.
+    pub scope: MergeScope,
     /// Levels of the main tree, from the top, that are replaced.
     pub levels: u8,
     /// Sorted runs that are consumed: the oldest ones (the last of [`IndexMeta::sorted_runs`]).
@@ -81,7 +141,7 @@ impl MergeProgress {
         put_varint(out, self.frozen.0.0);
         put_varint(out, self.frozen.1.0);
         put_byte_string(out, &self.wavefront);
-        encode_flag(out, self.full);
+        self.scope.encode(out);
         out.push(self.levels);
         out.push(self.sorted_runs);
         self.shape.encode(out);
@@ -113,7 +173,7 @@ impl MergeProgress {
     pub(super) fn decode(reader: &mut Reader<'_>, index: &IndexMeta) -> Result<Self> {
         let frozen = decode_frozen(reader)?;
         let wavefront = reader.byte_string(KEY_BYTES_MAX)?.to_vec();
-        let full = flag(reader)?;
+        let scope = MergeScope::decode(reader)?;
         let at = reader.clone();
         let (levels, sorted_runs) = (small(reader)?, small(reader)?);
         let Some(inputs_max) = inputs_max(index, levels, sorted_runs) else {
@@ -124,7 +184,7 @@ impl MergeProgress {
         Ok(Self {
             frozen,
             wavefront,
-            full,
+            scope,
             levels,
             sorted_runs,
             shape,

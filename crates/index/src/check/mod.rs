@@ -14,9 +14,9 @@
 //!   waste.
 //! - Range tombstones are in order and do not overlap, and those of the log are not recorded.
 //! - The sequence ranges of runs are disjoint and descending.
-//! - No two entries refer to the same space, and the recorded space equals what levels refer
-//!   to. During a merge an entry belongs to the new side at or before the wavefront, else to the
-//!   old side; both sides lead to the same blocks of the levels below.
+//! - No two entries of an index refer to the same space, and the recorded space equals what levels
+//!   refer to. During a merge an entry belongs to the new side at or before the wavefront, else to
+//!   the old side; both sides lead to the same blocks of the levels below.
 //! - Fence contents: filters, counts and fence keys agree with the blocks.
 
 mod sizes;
@@ -39,12 +39,13 @@ use esker_substrate::values;
 
 use crate::build::level_writer::extent_of;
 use crate::read::moving::Moving;
+use crate::read::past::PastIndexes;
 use crate::read::source::Reach;
 use crate::run::cursor::{FenceCursor, OwnedFence};
 use crate::run::tree::Tree;
 use crate::{Index, Paused};
 pub(crate) use sizes::Units;
-use sizes::check_order_of_runs;
+use sizes::{check_order, check_order_of_runs};
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,10 +187,31 @@ impl Index {
     fn check_parts(&self, referred: &mut RunSet, sink: &mut CheckSink) {
         let mut levels = Vec::new();
         let view = self.views.load();
-        for (tree, reach) in view.parts.iter().flat_map(|part| part.trees()) {
-            levels.push(self.check_tree(tree, reach, referred, sink));
+        for part in &view.parts {
+            // The result of a split refers to the same blobs as what it copies.
+            let splits = Moving::of(part).is_some_and(|moving| moving.splits_at.is_some());
+            for (tree, reach) in part.trees() {
+                let mut copied = RunSet::default();
+                let is_copy = splits && matches!(reach, Reach::UpTo(_));
+                let referred = if is_copy { &mut copied } else { &mut *referred };
+                levels.push(self.check_tree(tree, reach, referred, sink));
+            }
         }
         self.kind.check_units(&self.meta(), &levels, sink);
+        self.check_past(&view.past, referred, sink);
+    }
+
+    /// Past indexes, each on its own: later ones have copies of its entries.
+    fn check_past(&self, past: &PastIndexes, referred: &mut RunSet, sink: &mut CheckSink) {
+        for past in past.all() {
+            let mut here = RunSet::default();
+            for tree in past.trees() {
+                let tree = Tree::unopened(tree.clone());
+                self.check_tree(&tree, Reach::Whole, &mut here, sink);
+            }
+            here.runs().for_each(|run| referred.include(run));
+            check_order(past.trees(), past.until, sink);
+        }
     }
 
     /// The space that the manifest records for blobs is the space that the levels refer to. A

@@ -1,19 +1,29 @@
 //! Recorded sizes of levels and runs, compared with the sizes that the checker finds.
 
 use esker_format::ids::Seq;
-use esker_format::meta::IndexMeta;
+use esker_format::meta::{IndexMeta, TreeMeta};
 use esker_format::ptr::Extent;
 
 use super::CheckSink;
 
 /// The sequence ranges of runs are disjoint and descending.
 pub(super) fn check_order_of_runs(meta: &IndexMeta, sink: &mut CheckSink) {
+    check_order(meta.sorted_runs.iter().chain([&meta.main]), meta.log_needed_seq(), sink);
+}
+
+/// The sequence ranges of trees, newest first, are disjoint and descending, and no number is above
+/// `most`.
+pub(super) fn check_order<'a>(
+    trees: impl Iterator<Item = &'a TreeMeta>,
+    most: Seq,
+    sink: &mut CheckSink,
+) {
     let mut newer: Option<Seq> = None;
-    let levels = meta.sorted_runs.iter().chain([&meta.main]).flat_map(|tree| &tree.levels);
-    for level in levels.filter(|level| level.counts.data_entries() > 0) {
+    for level in trees.flat_map(|tree| &tree.levels).filter(|level| level.counts.data_entries() > 0)
+    {
         let (oldest, newest) = level.seqs;
         let offset = level.extents.first().map_or(0, Extent::offset);
-        if newest > meta.log_needed_seq() || newer.is_some_and(|newer| newest >= newer) {
+        if newest > most || newer.is_some_and(|newer| newest >= newer) {
             sink.report(offset, format!("a run reaches up to number {newest}"));
         }
         newer = Some(oldest);

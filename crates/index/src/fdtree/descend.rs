@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use esker_format::meta::MergeScope;
+
 use super::merge::LevelMerge;
 use super::prepare::Incoming;
 use super::{FdTreeIndex, two_level};
@@ -22,7 +24,7 @@ impl LevelMerge {
         let written = merge.insert.meta();
         let Some(data) = written.levels.last() else { return false };
         let (rank, bytes) = (data.rank, data.counts.data_bytes());
-        if merge.inputs.full {
+        if merge.inputs.scope.is_full() {
             merge.inputs.shape =
                 two_level::grown(index.tree.sizes, rank, bytes, index.kappa0_bytes());
         }
@@ -47,7 +49,7 @@ impl LevelMerge {
         merge.inputs.below_fences =
             merge.inputs.below_fences.split_off(pass.levels.min(merge.inputs.below_fences.len()));
         merge.inputs.levels += pass.levels;
-        merge.inputs.full = pass.full;
+        merge.inputs.scope = if pass.full { MergeScope::Full } else { MergeScope::Upper };
         merge.plan = pass.plan;
         (merge.group, merge.between_groups) = (Group::none(), true);
         merge.phase = Phase::Moving;

@@ -21,6 +21,9 @@ const SMALL_RUNS: usize = 4;
 impl FdTreeIndex<'_> {
     /// The work that should begin when the memtable is not full, and nothing is under way.
     pub(super) fn work_due(&self, durable: &IndexMeta) -> Option<Work> {
+        if durable.history.splits_next {
+            return Some(Work::Merge { full: true, with_memtable: false });
+        }
         if flushes_are_due(durable) {
             return Some(Work::Merge { full: false, with_memtable: false });
         }
@@ -60,6 +63,10 @@ impl FdTreeIndex<'_> {
     pub(super) fn merges_directly(&self, durable: &IndexMeta) -> bool {
         if self.tree.sizes != Sizes::Cost {
             return true;
+        }
+        if self.may_split() {
+            // A split takes no memtable: readers as of before it need all of it.
+            return false;
         }
         let bytes = data_bytes(&durable.main.levels) + sorted_run_bytes(durable);
         // A larger merge takes long enough that the log would pile up behind a frozen memtable.
@@ -101,7 +108,8 @@ impl FdTreeIndex<'_> {
         new_bytes: u64,
     ) -> ForecastMerge {
         let (shape, levels) = (&durable.shape, &durable.main.levels);
-        let incoming = incoming(durable, new_bytes);
+        let new = Incoming { data_bytes: new_bytes, entries: 0 };
+        let incoming = Incoming::of(&durable.sorted_runs).and(new);
         let kappa0 = self.kappa0_bytes();
         let prepared =
             prepare(shape, levels, incoming, full, kappa0, self.tree.sizes, self.codec());
@@ -153,11 +161,4 @@ fn are_due(durable: &IndexMeta, runs: usize, flushed: u64) -> bool {
         || flushed >= shape::standing_bytes_max(shape)
         || runs > usize::from(shape.t) + SMALL_RUNS
         || shape::upper_bytes_max(shape).is_some_and(|max| upper + flushed > max)
-}
-
-/// The input of the levels: all sorted runs, and this much new data.
-fn incoming(durable: &IndexMeta, new_bytes: u64) -> Incoming {
-    let levels = durable.sorted_runs.iter().flat_map(|flush| &flush.levels);
-    let entries = levels.map(|level| level.counts.data_entries()).sum();
-    Incoming { data_bytes: sorted_run_bytes(durable).saturating_add(new_bytes), entries }
 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, TreeMeta};
-use esker_format::ptr::Extent;
+use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, MergeScope, PastIndex, TreeMeta};
+use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
@@ -38,13 +38,25 @@ pub(super) struct LevelMerge {
     oldest_snapshot: Option<Seq>,
     /// Removals up to this number hide nothing any more when it is done.
     retired: Seq,
+    /// The space that was reserved when it began, in bytes.
+    room_bytes: u64,
 }
 
 impl LevelMerge {
     pub fn new(merge: Merge, to_bottom: bool, oldest_snapshot: Option<Seq>, retired: Seq) -> Self {
         let recorded_bytes = merge.insert.data_bytes();
         let (lacks_room, tried_bytes) = (false, merge.insert.all_bytes());
-        Self { merge, lacks_room, to_bottom, recorded_bytes, tried_bytes, oldest_snapshot, retired }
+        let room_bytes = merge.reservation.as_ref().map_or(0, |room| room.units() * UNIT_BYTES);
+        Self {
+            merge,
+            lacks_room,
+            to_bottom,
+            recorded_bytes,
+            tried_bytes,
+            oldest_snapshot,
+            retired,
+            room_bytes,
+        }
     }
 
     /// Moves groups up to the next publish point, or completes the merge.
@@ -53,6 +65,7 @@ impl LevelMerge {
             if self.merge.move_on(index.index())? == Step::More {
                 index.advance_lead(self.merge.stage.done());
                 self.merge.go_on(index.index())?;
+                self.use_room();
                 self.record_if_due(index, commit)?;
                 return Ok(Step::More);
             }
@@ -61,11 +74,22 @@ impl LevelMerge {
             }
         }
         let Self { oldest_snapshot, retired, .. } = *self;
-        let full = self.merge.inputs.full;
-        let frozen = self.merge.inputs.frozen.1;
-        let levels = Levels { index, full, oldest_snapshot, retired, frozen };
+        let scope = self.merge.inputs.scope;
+        let merged = scope.splits_at().unwrap_or(self.merge.inputs.frozen.1);
+        let levels = Levels { index, scope, oldest_snapshot, retired, merged };
         self.merge.commit(index.index(), commit, &levels)?;
         Ok(Step::Done)
+    }
+
+    /// Gives back what a split has written of the space that it reserved for all of it.
+    fn use_room(&mut self) {
+        let least_bytes = 2 * self.merge.pace.record_bytes;
+        if self.merge.inputs.scope.splits_at().is_some()
+            && let Some(room) = &mut self.merge.reservation
+        {
+            let left = self.room_bytes.saturating_sub(self.merge.insert.all_bytes());
+            room.reduce_to(left.max(least_bytes).div_ceil(UNIT_BYTES));
+        }
     }
 
     /// Makes the progress durable when enough has been done, or when space is short.
@@ -97,7 +121,7 @@ impl LevelMerge {
         let mut progress = MergeProgress {
             frozen: self.merge.inputs.frozen,
             wavefront: wavefront.to_vec(),
-            full: self.merge.inputs.full,
+            scope: self.merge.inputs.scope,
             levels: self.merge.inputs.levels as u8,
             sorted_runs: self.merge.inputs.sorted_runs as u8,
             shape: self.merge.inputs.shape,
@@ -128,6 +152,9 @@ impl Change for Passed<'_> {
     fn apply(&mut self, durable: &IndexMeta) -> (IndexMeta, Vec<Extent>) {
         let mut meta = durable.clone();
         meta.merge = Some(Box::new(self.progress.clone()));
+        if self.progress.scope.splits_at().is_some() && !planted::is(Bug::SplitFreesInputs) {
+            return (meta, Vec::new());
+        }
         let kept = self.merge.insert.kept();
         let passed = free_passed(&mut meta, &self.merge.inputs, &self.needed, &kept);
         (meta, passed)
@@ -146,11 +173,11 @@ impl Change for Passed<'_> {
 /// The result of a merge: the main tree's upper levels.
 struct Levels<'a> {
     index: &'a FdTreeIndex<'a>,
-    full: bool,
+    scope: MergeScope,
     oldest_snapshot: Option<Seq>,
     retired: Seq,
     /// Everything up to here was merged.
-    frozen: Seq,
+    merged: Seq,
 }
 
 impl Outcome for Levels<'_> {
@@ -158,14 +185,20 @@ impl Outcome for Levels<'_> {
         let mut meta = durable.clone();
         meta.main = merge.insert.meta();
         meta.shape = merge.inputs.shape;
-        if merge.inputs.full && merge.scheme.tightens() {
-            // Tightening (Eq. 4.3): the result may be smaller than its bound was.
-            let levels = &mut meta.main.levels;
+        let levels = &mut meta.main.levels;
+        let mut tightened = None;
+        if self.index.may_split() {
+            (meta.history, tightened) = self.index.after(&merge.inputs, durable, levels);
+        } else if self.scope.is_full() && merge.scheme.tightens() {
             let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
             let replaced = replaced_share(durable, merge.inputs.sorted_runs, data_bytes);
-            meta.shape =
-                self.index.tree.sizes.choose(data_bytes, merge.inputs.shape.kappa0_bytes, replaced);
-            finalize::renumber(levels, shape::bottom_rank(&meta.shape));
+            let kappa0_bytes = merge.inputs.shape.kappa0_bytes;
+            tightened = Some(self.index.tree.sizes.choose(data_bytes, kappa0_bytes, replaced));
+        }
+        if let Some(shape) = tightened {
+            // Tightening (Eq. 4.3): the result may be smaller than its bound was.
+            meta.shape = shape;
+            finalize::renumber(levels, shape::bottom_rank(&shape));
         }
         meta.main.levels.extend_from_slice(&merge.inputs.below);
         meta.sorted_runs.truncate(meta.sorted_runs.len().saturating_sub(merge.inputs.sorted_runs));
@@ -173,6 +206,10 @@ impl Outcome for Levels<'_> {
         meta.merges += 1;
         meta.merge = None;
         meta
+    }
+
+    fn past(&self, merge: &Merge, durable: &IndexMeta) -> Option<PastIndex> {
+        self.index.past(&merge.inputs, durable)
     }
 
     fn retired(&self) -> Seq {
@@ -192,9 +229,9 @@ impl Outcome for Levels<'_> {
 
     fn note(&self, context: KindContext<'_>, meta: &IndexMeta) {
         self.index.tree.lead.end();
-        if self.full {
+        if self.scope.is_full() {
             let count = meta.main.levels.iter().map(|level| level.counts.tombstones).sum();
-            context.note_kept(count, self.frozen, self.oldest_snapshot);
+            context.note_kept(count, self.merged, self.oldest_snapshot);
         }
     }
 }

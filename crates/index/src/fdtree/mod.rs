@@ -2,9 +2,9 @@
 //!
 //! Reading order: [`shape`] (level sizes), then a merge in the paper's steps: [`prepare`] (which
 //! levels it replaces), `start` (starting a merge, and resuming it after a crash), `merge` (records
-//! of its progress, and its result), [`finalize`]; [`two_level`] and `descend` (how the older
-//! FD-tree differs), `lead` (back-pressure on writers), `due` (when a merge begins), `invariants`
-//! (I3 to I5).
+//! of its progress, and its result), [`finalize`]; `split` (full merges where history is kept);
+//! [`two_level`] and `descend` (how the older FD-tree differs), `lead` (back-pressure on writers),
+//! `due` (when a merge begins), `invariants` (I3 to I5).
 //!
 //! A level is a sorted run of immutable blocks. The fences of a level, interleaved with its data,
 //! lead to the blocks of the next. The memtable is merged, together with all sorted runs and the
@@ -20,6 +20,7 @@ mod lead;
 mod merge;
 pub mod prepare;
 pub mod shape;
+mod split;
 mod start;
 pub mod two_level;
 

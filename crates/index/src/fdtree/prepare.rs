@@ -5,7 +5,7 @@
 //! absent keys would make N∆ - N∇ no upper bound; tightening corrects it afterwards.
 
 use esker_format::block::Codec;
-use esker_format::meta::{LevelCounts, LevelMeta, Shape};
+use esker_format::meta::{LevelCounts, LevelMeta, Shape, TreeMeta};
 
 use super::shape::{self, Sizes};
 use crate::build::insert::{Plan, top_bytes_max};
@@ -21,6 +21,27 @@ pub struct Incoming {
     pub data_bytes: u64,
     /// Their entries.
     pub entries: u64,
+}
+
+impl Incoming {
+    /// That of sorted runs.
+    #[must_use]
+    pub fn of(runs: &[TreeMeta]) -> Self {
+        let counts = || runs.iter().flat_map(|run| &run.levels).map(|level| level.counts);
+        Self {
+            data_bytes: counts().map(|counts| counts.data_bytes()).sum(),
+            entries: counts().map(|counts| counts.data_entries()).sum(),
+        }
+    }
+
+    /// The same and this.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            data_bytes: self.data_bytes.saturating_add(other.data_bytes),
+            entries: self.entries.saturating_add(other.entries),
+        }
+    }
 }
 
 /// The outcome of merge-prepare.
@@ -84,6 +105,27 @@ pub fn prepare(
     let top_bytes_max = top_bytes_max(kappa0_bytes);
     let plan = plan(&shape, data_rank, data_bytes, entries, below, top_bytes_max, codec);
     Prepared { levels: count, full, shape, plan }
+}
+
+/// The merge of everything above the bottom into one level, whatever its size: see
+/// [`history`](crate::history).
+#[must_use]
+pub fn gather(
+    levels: &[LevelMeta],
+    incoming: Incoming,
+    kappa0_bytes: u64,
+    t: u8,
+    codec: Codec,
+) -> Prepared {
+    let (bottom, merged) = levels.split_last().map_or((None, levels), |(b, m)| (Some(b), m));
+    let data_bytes =
+        merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + incoming.data_bytes;
+    let entries = merged.iter().map(|l| l.counts.data_entries()).sum::<u64>() + incoming.entries;
+    let shape = shape::gathered(data_bytes, kappa0_bytes, t);
+    let below = bottom.map(|level| level.counts);
+    let top_bytes_max = top_bytes_max(kappa0_bytes);
+    let plan = plan(&shape, 1, data_bytes, entries, below, top_bytes_max, codec);
+    Prepared { levels: merged.len(), full: false, shape, plan }
 }
 
 /// The least level number that can take everything above and at it, and that leads past missing

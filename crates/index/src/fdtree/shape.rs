@@ -63,17 +63,23 @@ pub fn replaced_share(old_bytes: u64, incoming_bytes: u64, result_bytes: u64) ->
 /// `replaced` of the new entries replace or delete others.
 #[must_use]
 pub fn choose(data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
+    choose_within(data_bytes, kappa0_bytes, GARBAGE_MAX / replaced.clamp(REPLACED_MIN, 1.0))
+}
+
+/// The shape that writes least among those within the bound on runs that merge everything before
+/// more than the share `upper_max` of the data has come.
+#[must_use]
+pub fn choose_within(data_bytes: u64, kappa0_bytes: u64, upper_max: f64) -> Shape {
     let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
     let mut best = Shape { b_quarters: 8, k: 0, t: 0, kappa0_bytes };
     let mut best_cost = cost(ratio, 8, 0, 0);
-    let replaced = replaced.clamp(REPLACED_MIN, 1.0);
     for t in 0..RUNS_MAX {
         for k in 0..RUNS_MAX - t {
             for b_quarters in GROWTH_FACTORS.map(|b| b * 4) {
-                let garbage = (period(b_quarters, k, t) - 1.0) / ratio * replaced;
+                let upper = (period(b_quarters, k, t) - 1.0) / ratio;
                 let this = cost(ratio, b_quarters, k, t);
                 // I4: the bottom is larger than anything above it.
-                let fits = garbage <= GARBAGE_MAX && period(b_quarters, k, t) <= ratio;
+                let fits = upper <= upper_max && period(b_quarters, k, t) <= ratio;
                 // Shapes are tried from few runs to many: a tie goes to fewer.
                 if fits && this < best_cost - 1e-9 {
                     best = Shape { b_quarters, k, t, kappa0_bytes };
@@ -83,6 +89,16 @@ pub fn choose(data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
         }
     }
     best
+}
+
+/// The shape of a tree with one level above its bottom, of `upper_bytes` bytes, and `t` sorted runs
+/// that are kept.
+#[must_use]
+pub fn gathered(upper_bytes: u64, kappa0_bytes: u64, t: u8) -> Shape {
+    let memtables = upper_bytes as f64 / kappa0_bytes.max(1) as f64 + 1.0;
+    let quarters = (memtables / f64::from(t + 1) * 4.0).ceil();
+    let b_quarters = quarters.clamp(8.0, f64::from(u16::MAX)) as u16;
+    Shape { b_quarters, k: 1, t, kappa0_bytes }
 }
 
 /// The source of level sizes.
@@ -102,14 +118,29 @@ impl Sizes {
     /// The shape for this amount of data, of which the newest part replaced the given share.
     #[must_use]
     pub fn choose(self, data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
-        let Self::Fixed { growth } = self else {
-            return choose(data_bytes, kappa0_bytes, replaced);
-        };
-        let b_quarters = growth.clamp(2, 1000) * 4;
-        let shape = |k| Shape { b_quarters, k, t: 0, kappa0_bytes };
-        let fits = |k: &u8| data_bytes <= capacity_bytes(&shape(*k + 2), *k + 1);
-        shape((0..LEVELS_MAX).find(fits).unwrap_or(LEVELS_MAX))
+        match self {
+            Self::Cost => choose(data_bytes, kappa0_bytes, replaced),
+            Self::Fixed { growth } => fixed(growth, data_bytes, kappa0_bytes),
+        }
     }
+
+    /// The same, where at most the share `upper_max` of the data may come until everything is
+    /// merged.
+    #[must_use]
+    pub fn choose_within(self, data_bytes: u64, kappa0_bytes: u64, upper_max: f64) -> Shape {
+        match self {
+            Self::Cost => choose_within(data_bytes, kappa0_bytes, upper_max),
+            Self::Fixed { growth } => fixed(growth, data_bytes, kappa0_bytes),
+        }
+    }
+}
+
+/// The papers' shape with a growth factor of `growth`.
+fn fixed(growth: u16, data_bytes: u64, kappa0_bytes: u64) -> Shape {
+    let b_quarters = growth.clamp(2, 1000) * 4;
+    let shape = |k| Shape { b_quarters, k, t: 0, kappa0_bytes };
+    let fits = |k: &u8| data_bytes <= capacity_bytes(&shape(*k + 2), *k + 1);
+    shape((0..LEVELS_MAX).find(fits).unwrap_or(LEVELS_MAX))
 }
 
 /// The number of the bottom level.
@@ -207,6 +238,14 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_gathered_level_fits(
+            upper in 0u64..1 << 40, kappa0 in 1u64 << 20..1 << 40, t in 0u8..14,
+        ) {
+            let shape = gathered(upper, kappa0, t);
+            prop_assert!(shape.b_quarters == u16::MAX || upper <= capacity_bytes(&shape, 1));
+        }
+
+        #[test]
         fn every_choice_keeps_its_bounds(
             data in 0u64..1 << 50,
             kappa0 in 1u64..1 << 40,
@@ -217,7 +256,7 @@ mod tests {
             prop_assert!(shape.t + shape.k < RUNS_MAX);
             if shape.k > 0 || shape.t > 0 {
                 let period = period(shape.b_quarters, shape.k, shape.t);
-                prop_assert!((period - 1.0) / ratio * replaced <= GARBAGE_MAX);
+                prop_assert!((period - 1.0) / ratio * replaced <= GARBAGE_MAX * (1.0 + 1e-9));
                 prop_assert!((period - 1.0) / ratio <= GARBAGE_MAX / REPLACED_MIN);
             }
             // I4 holds right after a full merge: the bottom is larger than any level above.

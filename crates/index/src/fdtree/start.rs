@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, MergeProgress, TreeMeta};
+use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, MergeScope, Shape, TreeMeta};
 use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::blocks::Reservation;
 use esker_substrate::error::{Error, Result};
@@ -11,7 +11,8 @@ use esker_substrate::sync::atomic::Ordering;
 
 use super::merge::LevelMerge;
 use super::prepare::{self, Incoming, Prepared};
-use super::shape::Sizes;
+use super::shape::{self, Sizes};
+use super::split::Special;
 use super::{FdTreeIndex, two_level};
 use crate::Gate;
 use crate::build::compression;
@@ -24,7 +25,6 @@ use crate::merge::stage::Stage;
 use crate::merge::{Inputs, Merge, Start};
 use crate::read::moving::Moving;
 use crate::read::source::{Part, Run};
-use crate::read::view::View;
 use crate::run::fence_index::FenceIndex;
 use crate::run::tree::{BlockReader, Tree};
 use crate::upkeep::stats::CompactionStats;
@@ -38,9 +38,19 @@ fn below_fences(moving: &Moving, levels: usize) -> Vec<Option<Arc<FenceIndex>>> 
     (levels..main.height()).map(|level| main.held(level)).collect()
 }
 
+/// The levels below a merge, as they are numbered when it is done.
+fn below(durable: &IndexMeta, levels: usize, scope: MergeScope, shape: &Shape) -> Vec<LevelMeta> {
+    let mut below = durable.main.levels.get(levels..).unwrap_or_default().to_vec();
+    if let (MergeScope::Gather, Some(bottom)) = (scope, below.last_mut()) {
+        bottom.rank = shape::bottom_rank(shape);
+    }
+    below
+}
+
 /// A merge that can begin.
 struct Planned {
     prepared: Prepared,
+    scope: MergeScope,
     /// The most payload of the memtable for which there is space (I3).
     memtable_bytes_max: u64,
     moving: Moving,
@@ -80,8 +90,9 @@ impl FdTreeIndex<'_> {
         }
         let runs = self.runs();
         runs.iter().try_for_each(|tree| tree.enter(self.reader()))?;
-        let (planned, frozen) = self.plan_and_freeze(&durable, &runs, full, with_memtable, gate)?;
-        let Planned { prepared, moving, mut stage, room, oldest_snapshot, .. } = planned;
+        let (planned, frozen) = self.plan(&durable, &runs, full, with_memtable, gate)?;
+        let Planned { prepared, scope, moving, mut stage, room, oldest_snapshot, .. } = planned;
+        let consumed = moving.inputs.len().saturating_sub(1);
         let (pace, reservation) = room;
         let mut range = (durable.flushed_seq, durable.flushed_seq);
         let (mut pot, mut reader) = (None, self.reader().clone());
@@ -91,20 +102,20 @@ impl FdTreeIndex<'_> {
             reader = reader.with_pot(&frozen.pot);
             pot = Some(frozen.pot);
         }
-        let below = durable.main.levels.get(prepared.levels..).unwrap_or_default().to_vec();
         let inputs = Inputs {
             levels: prepared.levels,
-            sorted_runs: durable.sorted_runs.len(),
-            full: prepared.full,
+            sorted_runs: consumed,
+            scope,
             frozen: range,
             shape: prepared.shape,
-            below,
+            below: below(&durable, prepared.levels, scope, &prepared.shape),
             below_fences: below_fences(&moving, prepared.levels),
         };
         let insert = Insert::new(&prepared.plan, &reader, BackgroundJob::Merge.purpose());
         // A block that stays may contain keys that were deleted since the check that nothing was.
         let retires = prepared.full && !stage.may_keep_blocks();
-        let (removed, retired) = self.removed_for_merge(range.1, retires);
+        let merged = scope.splits_at().unwrap_or(range.1);
+        let (removed, retired) = self.removed_for_merge(merged, retires);
         self.set_retiring(retired > Seq(0) && !removed.is_empty());
         let merge = Merge::new(Start {
             which: BackgroundJob::Merge,
@@ -121,10 +132,32 @@ impl FdTreeIndex<'_> {
         });
         *slot = Some(LevelMerge::new(merge, full, oldest_snapshot, retired));
         self.tree.lead.begin(self.memtable_counts().data_bytes());
-        self.tree.consumed_runs.store(durable.sorted_runs.len() as u64, Ordering::Relaxed);
+        self.tree.consumed_runs.store(consumed as u64, Ordering::Relaxed);
         self.tree.moves_unrecorded.store(range.0 < range.1, Ordering::Release);
         self.set_merging(true);
         Ok(true)
+    }
+
+    /// Plans the merge that begins now, and publishes it to readers. The memtable takes part where
+    /// it is asked for, and is returned.
+    fn plan(
+        &self,
+        durable: &IndexMeta,
+        runs: &[Arc<Tree>],
+        full: bool,
+        with_memtable: bool,
+        gate: &Gate<'_>,
+    ) -> Result<(Planned, Option<Frozen>)> {
+        let Some(special) = self.special(durable, full) else {
+            return self.plan_and_freeze(durable, runs, full, with_memtable, gate);
+        };
+        match self.plan_special(durable, runs, special) {
+            // Without space for a copy everything stays in one index.
+            Err(Error::Full { .. }) if special.scope.is_full() => {
+                self.plan_and_freeze(durable, runs, true, with_memtable, gate)
+            }
+            planned => Ok((planned?, None)),
+        }
     }
 
     /// Publishes a merge to readers, with the memtable as one of its inputs if it takes part.
@@ -144,9 +177,7 @@ impl FdTreeIndex<'_> {
             let mut planned = self.plan_merge(durable, runs, full, incoming)?;
             if !with_memtable {
                 let part: Part = Arc::new(planned.moving.clone());
-                self.publish(|view| {
-                    View::new(Arc::clone(&view.memtable), vec![part], Arc::clone(&view.removed))
-                });
+                self.publish(|view| view.with_parts(Arc::clone(&view.memtable), vec![part]));
                 return Ok((planned, None));
             }
             let moving = &mut planned.moving;
@@ -159,6 +190,50 @@ impl FdTreeIndex<'_> {
             }
             let excess = self.active_data_bytes().saturating_sub(planned.memtable_bytes_max);
             margin_bytes = margin_bytes.saturating_add(excess).saturating_mul(4);
+        }
+    }
+
+    /// Plans a merge that gathers or splits, and publishes it to readers.
+    fn plan_special(
+        &self,
+        durable: &IndexMeta,
+        runs: &[Arc<Tree>],
+        special: Special,
+    ) -> Result<Planned> {
+        let prepared = self.prepare_special(durable, special);
+        let mut room = self.make_room(durable, &prepared)?;
+        if special.scope.is_full() {
+            // It frees nothing before it is done.
+            let bytes = self.live_bytes(durable, &prepared);
+            let units = room.1.units() + (bytes + bytes / 64).div_ceil(UNIT_BYTES);
+            room.1 = self.blocks().reserve(units)?;
+        }
+        let standing = runs.len().saturating_sub(special.runs + 1);
+        let inputs = runs.get(standing..).unwrap_or_default();
+        let moving =
+            Moving { splits_at: special.scope.splits_at(), ..self.begun(inputs, &prepared) };
+        let stage = self.stage(&moving, prepared.levels, special.scope, None)?;
+        let part: Part = Arc::new(moving.clone());
+        self.publish(|view| {
+            let standing = view.parts.iter().take(standing).cloned();
+            view.with_parts(Arc::clone(&view.memtable), standing.chain([part]).collect())
+        });
+        let oldest_snapshot = self.snapshots().oldest();
+        let (scope, memtable_bytes_max) = (special.scope, 0);
+        Ok(Planned { prepared, scope, memtable_bytes_max, moving, stage, room, oldest_snapshot })
+    }
+
+    /// The state for readers of a merge of `inputs` that begins.
+    fn begun(&self, inputs: &[Arc<Tree>], prepared: &Prepared) -> Moving {
+        Moving {
+            which: BackgroundJob::Merge,
+            frozen: None,
+            frozen_bytes: 0,
+            inputs: inputs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
+            new: nothing(),
+            splits_at: None,
+            wavefront: None,
+            stats: prepared.stats(),
         }
     }
 
@@ -181,17 +256,10 @@ impl FdTreeIndex<'_> {
         let prepared = self.prepare(durable, full, incoming);
         let room = self.make_room(durable, &prepared)?;
         let oldest_snapshot = self.snapshots().oldest();
-        let moving = Moving {
-            which: BackgroundJob::Merge,
-            frozen: None,
-            frozen_bytes: 0,
-            inputs: runs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
-            new: nothing(),
-            wavefront: None,
-            stats: prepared.stats(),
-        };
-        let stage = self.stage(&moving, prepared.levels, prepared.full, None)?;
-        Ok(Planned { prepared, memtable_bytes_max, moving, stage, room, oldest_snapshot })
+        let moving = self.begun(runs, &prepared);
+        let scope = if prepared.full { MergeScope::Full } else { MergeScope::Upper };
+        let stage = self.stage(&moving, prepared.levels, scope, None)?;
+        Ok(Planned { prepared, scope, memtable_bytes_max, moving, stage, room, oldest_snapshot })
     }
 
     /// The sources of a merge, in the order of its inputs.
@@ -199,7 +267,7 @@ impl FdTreeIndex<'_> {
         &self,
         moving: &Moving,
         levels: usize,
-        full: bool,
+        scope: MergeScope,
         resume: Option<&MergeProgress>,
     ) -> Result<Stage> {
         let mut stage = Stage::new(self.reader().clone(), BackgroundJob::Merge.purpose());
@@ -217,7 +285,7 @@ impl FdTreeIndex<'_> {
         if levels > 0 {
             stage.add_tree(main, levels, input, done)?;
             // The papers' settings rewrite everything.
-            let may_keep = full && self.view().removed.is_empty();
+            let may_keep = scope == MergeScope::Full && self.view().removed.is_empty();
             if may_keep && self.scheme() == Scheme::Fc && self.tree.sizes == Sizes::Cost {
                 main.meta.levels.last().into_iter().for_each(|bottom| stage.keep_blocks(bottom));
             }
@@ -234,11 +302,8 @@ impl FdTreeIndex<'_> {
     }
 
     /// The plan of a merge of the incoming data, all sorted runs, and the levels that this takes.
-    fn prepare(&self, durable: &IndexMeta, full: bool, mut incoming: Incoming) -> Prepared {
-        for level in durable.sorted_runs.iter().flat_map(|flush| &flush.levels) {
-            incoming.data_bytes += level.counts.data_bytes();
-            incoming.entries += level.counts.data_entries();
-        }
+    pub(super) fn prepare(&self, durable: &IndexMeta, full: bool, incoming: Incoming) -> Prepared {
+        let incoming = incoming.and(Incoming::of(&durable.sorted_runs));
         let (shape, levels) = (&durable.shape, &durable.main.levels);
         if !self.scheme().tightens() {
             return two_level::first(shape, levels, incoming).with_codec(self.codec());
@@ -314,9 +379,9 @@ impl FdTreeIndex<'_> {
         let shown = moving.clone();
         self.publish(|view| view.with_moving(shown));
         let levels = usize::from(progress.levels);
-        let stage = self.stage(&moving, levels, progress.full, Some(progress))?;
+        let stage = self.stage(&moving, levels, progress.scope, Some(progress))?;
         let merged = durable.main.levels.get(..levels).unwrap_or_default();
-        let below = durable.main.levels.get(levels..).unwrap_or_default().to_vec();
+        let below = below(&durable, levels, progress.scope, &progress.shape);
         let kappa0_bytes = progress.shape.kappa0_bytes;
         let merged_bytes = merged.iter().map(|level| level.counts.data_bytes()).sum();
         let plan = Plan {
@@ -330,12 +395,15 @@ impl FdTreeIndex<'_> {
         };
         let pot = self.recovered_pot();
         let insert = Insert::resume(&plan, &self.reader().with_pot(&pot), progress)?;
-        // What it kept for snapshots before the crash is not known: it retires no range tombstones.
-        let (removed, _) = self.removed_for_merge(progress.frozen.1, false);
+        // What it kept for snapshots before the crash is not known: it retires no range tombstones,
+        // unless it is a split.
+        let splits_at = progress.scope.splits_at();
+        let merged = splits_at.unwrap_or(progress.frozen.1);
+        let (removed, retired) = self.removed_for_merge(merged, splits_at.is_some());
         let inputs = Inputs {
             levels,
             sorted_runs: usize::from(progress.sorted_runs),
-            full: progress.full,
+            scope: progress.scope,
             frozen: progress.frozen,
             shape: progress.shape,
             below,
@@ -355,7 +423,7 @@ impl FdTreeIndex<'_> {
             reservation: None,
         });
         let oldest_snapshot = self.snapshots().oldest();
-        let mut merge = LevelMerge::new(merge, false, oldest_snapshot, Seq(0));
+        let mut merge = LevelMerge::new(merge, false, oldest_snapshot, retired);
         merge.lacks_room = true;
         *slot = Some(merge);
         self.tree.lead.begin(self.memtable_counts().data_bytes());
@@ -383,9 +451,10 @@ pub(super) fn recorded_moving(
         frozen_bytes: 0,
         inputs,
         new: Arc::new(new),
+        splits_at: progress.scope.splits_at(),
         wavefront: Some(progress.wavefront.as_slice().into()),
         stats: CompactionStats {
-            full: progress.full,
+            full: progress.scope.is_full(),
             levels: usize::from(progress.levels),
             ..CompactionStats::default()
         },

@@ -16,6 +16,7 @@ use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::Ordering;
 use esker_substrate::sync::{Loaded, MutexGuard, RwLockWriteGuard};
 
+use crate::history::History;
 use crate::merge::freeze::Frozen;
 use crate::merge::scheme::Scheme;
 use crate::read::operands::Operator;
@@ -68,8 +69,13 @@ impl<'a> KindContext<'a> {
     }
 
     /// The first version that stays readable, where the keyspace keeps history.
-    pub const fn history_from(self) -> Option<Seq> {
-        self.index.history_from
+    pub fn history_from(self) -> Option<Seq> {
+        self.index.history_from()
+    }
+
+    /// The history that the keyspace keeps.
+    pub const fn history(self) -> Option<History> {
+        self.index.history
     }
 
     /// Whether merges keep every version.

@@ -5,11 +5,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use esker_format::block::Codec;
-use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, KindMeta};
 
 use crate::Index;
 use crate::fdtree::{FdTree, Sizes};
+use crate::history::History;
 use crate::kind::Kind;
 use crate::lsm::{Compaction, Lsm, MergeReport};
 use crate::merge::scheme::Scheme;
@@ -100,8 +100,8 @@ pub struct Options {
     pub codec: Codec,
     /// The parameters of the merges of an LSM index.
     pub compaction: Compaction,
-    /// The first version that stays readable, where the keyspace keeps history.
-    pub history_from: Option<Seq>,
+    /// The history that the keyspace keeps.
+    pub history: Option<History>,
 }
 
 impl Index {

@@ -70,7 +70,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         rules: &'w Rules,
     ) -> Self {
         let mut group = Group::none();
-        group.serve(context);
+        group.serve(context, None);
         let snapshots = context.snapshots();
         let (repeat, yielding) = (Repeat::default(), YieldToWriters::default());
         let before = |a: usize, b: usize| is_before(inputs, a, b);

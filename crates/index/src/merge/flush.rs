@@ -129,6 +129,7 @@ impl Index {
             frozen_bytes: 0,
             inputs: Vec::new(),
             new: nothing(),
+            splits_at: None,
             wavefront: None,
             stats: CompactionStats::default(),
         };

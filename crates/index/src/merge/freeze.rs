@@ -13,7 +13,6 @@ use esker_substrate::planted::{self, Race};
 use esker_substrate::sync::atomic::Ordering;
 
 use crate::read::source::Part;
-use crate::read::view::View;
 use crate::{Gate, Index};
 
 /// A memtable that no longer takes writes.
@@ -51,7 +50,7 @@ impl Index {
                 let mut parts = view.parts.clone();
                 change(&leaves, &mut parts);
                 frozen = Some(Frozen { leaves, numbers, pot: Arc::clone(&pot) });
-                View::new(Arc::default(), parts, Arc::clone(&view.removed))
+                view.with_parts(Arc::default(), parts)
             });
         });
         frozen

@@ -62,14 +62,18 @@ impl Group {
         }
     }
 
-    /// Determines what the readers of now need, for the groups to come.
-    pub fn serve(&mut self, context: KindContext<'_>) {
+    /// Determines what readers need, for the groups to come: those of now, or of a split the one of
+    /// its number.
+    pub fn serve(&mut self, context: KindContext<'_>, splits_at: Option<Seq>) {
         let mut points = context.snapshots().live();
         if planted::is(Bug::SnapshotBlocksReused) {
             points.numbers.truncate(1);
         }
         let floor = context.history_from().filter(|_| !planted::is(Bug::HistoryDropped));
-        self.keep = Keep::new(points.numbers, floor);
+        self.keep = match splits_at {
+            Some(at) => Keep::as_of(at),
+            None => Keep::new(points.numbers, floor),
+        };
         // In the past nothing has expired.
         self.horizon = if context.keeps_history() { Moment(0) } else { points.horizon };
         self.operator = context.operator();

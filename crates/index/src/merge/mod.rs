@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use esker_format::entry::Payload;
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, LevelMeta, Shape, TreeMeta};
+use esker_format::meta::{IndexMeta, LevelMeta, MergeScope, PastIndex, Shape, TreeMeta};
 use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_substrate::blocks::{Pot, Reservation};
 use esker_substrate::error::{Error, Result};
@@ -81,8 +81,8 @@ pub(crate) struct Inputs {
     pub levels: usize,
     /// Sorted runs, the oldest ones.
     pub sorted_runs: usize,
-    /// Everything is merged: tombstones go.
-    pub full: bool,
+    /// What becomes of them.
+    pub scope: MergeScope,
     /// Numbers of the frozen memtable's operations: after the first, up to the second.
     pub frozen: (Seq, Seq),
     /// Level sizes in force when it is done.
@@ -118,6 +118,11 @@ pub enum Step {
 pub(crate) trait Outcome {
     /// The durable state with it, without range tombstones.
     fn meta(&self, merge: &Merge, durable: &IndexMeta) -> IndexMeta;
+
+    /// The past index that a split leaves of `durable`.
+    fn past(&self, _merge: &Merge, _durable: &IndexMeta) -> Option<PastIndex> {
+        None
+    }
 
     /// Removals up to this number hide nothing any more.
     fn retired(&self) -> Seq {
@@ -200,7 +205,7 @@ impl Merge {
     pub(crate) fn move_on(&mut self, index: &Index) -> Result<Step> {
         if self.phase == Phase::Moving {
             if std::mem::take(&mut self.between_groups) {
-                self.group.serve(index.context());
+                self.group.serve(index.context(), self.inputs.scope.splits_at());
             }
             if self.move_groups(index)? {
                 self.publish(index)?;
@@ -223,10 +228,12 @@ impl Merge {
     /// Moves groups until a publish point is due: true; or until none is left: false.
     fn move_groups(&mut self, index: &Index) -> Result<bool> {
         let unit_bytes = self.scheme.publish_bytes(&self.pace);
+        let full = self.inputs.scope.is_full();
+        let splits = self.inputs.scope.splits_at().is_some();
         loop {
             match self.stage.choose()? {
                 Next::Nothing => {
-                    self.group.close(&mut self.insert, self.inputs.full)?;
+                    self.group.close(&mut self.insert, full)?;
                     return Ok(false);
                 }
                 Next::Block if self.keep_block()? => return Ok(true),
@@ -235,11 +242,11 @@ impl Merge {
             }
             let Some(item) = self.stage.item()? else { return Err(lost_place()) };
             if self.group.ends_before(item.key, item.seq)? {
-                self.group.close(&mut self.insert, self.inputs.full)?;
+                self.group.close(&mut self.insert, full)?;
                 // Closing the open block makes the unit full.
                 let unpublished_bytes = self.insert.unpublished_bytes();
-                let full = unpublished_bytes + unit_bytes / 32 >= unit_bytes;
-                let due = full || self.is_short_of_room(index, unpublished_bytes);
+                let is_unit = unpublished_bytes + unit_bytes / 32 >= unit_bytes;
+                let due = is_unit || self.is_short_of_room(index, unpublished_bytes);
                 // The item stays where it is: the next step begins with it.
                 if due && self.moving.wavefront.as_deref() != self.group.key.as_deref() {
                     return Ok(true);
@@ -250,10 +257,12 @@ impl Merge {
                     index.views.publish(|view| view.with_moving(moving));
                 }
             }
-            let full = self.inputs.full;
             let (seq, payload) = (item.seq, &item.payload);
             let stays = self.group.place(&mut self.insert, item.key, seq, payload, full)?;
-            if let Payload::Reference(content) = payload {
+            // What a split does not copy stays where it is.
+            if let Payload::Reference(content) = payload
+                && !splits
+            {
                 let (after, up_to) = self.inputs.frozen;
                 self.values.note(content, stays, after < seq && seq <= up_to);
             }
@@ -265,7 +274,8 @@ impl Merge {
     /// freed old space: then it should free old space now.
     pub(crate) fn is_short_of_room(&self, index: &Index, bytes: u64) -> bool {
         let least_bytes = self.pace.short_bytes();
-        let is_recorded = self.scheme.reclaims() && self.which == BackgroundJob::Merge;
+        let frees = self.inputs.scope.splits_at().is_none();
+        let is_recorded = self.scheme.reclaims() && self.which == BackgroundJob::Merge && frees;
         if !is_recorded || bytes < least_bytes || planted::is(Bug::ShortMergeNotRecorded) {
             return false;
         }
@@ -281,7 +291,7 @@ impl Merge {
         if self.group.key.as_deref().is_some_and(|group| group >= block.fence.key) {
             return Err(out_of_order());
         }
-        self.group.close(&mut self.insert, self.inputs.full)?;
+        self.group.close(&mut self.insert, self.inputs.scope.is_full())?;
         self.insert.keep(&block)?;
         let is_end = block.run_end.is_some();
         if let Some(last_key) = block.run_end {
@@ -317,13 +327,7 @@ impl Merge {
             }
             self.moving.set_frozen(Some(rest));
         }
-        let main = self.moving.inputs.len().saturating_sub(1);
-        for (number, input) in self.moving.inputs.iter_mut().enumerate() {
-            let levels = if number == main { self.inputs.levels } else { input.height() };
-            if let Some(trimmed) = input.trimmed(levels, &wavefront) {
-                *input = Arc::new(trimmed);
-            }
-        }
+        self.trim_inputs(&wavefront);
         self.moving.wavefront = Some(wavefront);
         self.moving.stats.written_bytes = self.insert.level_bytes();
         let moving = self.moving.clone();
@@ -333,6 +337,20 @@ impl Merge {
         }
         index.count_memory();
         Ok(())
+    }
+
+    /// Drops the fences in memory that no reader needs behind `wavefront`.
+    fn trim_inputs(&mut self, wavefront: &[u8]) {
+        if self.inputs.scope.splits_at().is_some() {
+            return;
+        }
+        let main = self.moving.inputs.len().saturating_sub(1);
+        for (number, input) in self.moving.inputs.iter_mut().enumerate() {
+            let levels = if number == main { self.inputs.levels } else { input.height() };
+            if let Some(trimmed) = input.trimmed(levels, wavefront) {
+                *input = Arc::new(trimmed);
+            }
+        }
     }
 
     /// Ends a publish point: frees what no reader uses any more.
@@ -359,7 +377,7 @@ impl Merge {
         outcome: &dyn Outcome,
     ) -> Result<()> {
         self.phase = Phase::Committing;
-        index.record(&mut Finished { merge: self, outcome }, commit)
+        index.record(&mut Finished { merge: self, outcome, past: None }, commit)
     }
 }
 
@@ -367,13 +385,22 @@ impl Merge {
 struct Finished<'a> {
     merge: &'a mut Merge,
     outcome: &'a dyn Outcome,
+    past: Option<Arc<PastIndex>>,
 }
 
 impl Change for Finished<'_> {
     fn apply(&mut self, durable: &IndexMeta) -> (IndexMeta, Vec<Extent>) {
         let meta = self.outcome.meta(self.merge, durable);
-        let replaced = replaced(durable, &meta);
+        self.past = self.outcome.past(self.merge, durable).map(Arc::new);
+        let mut replaced = replaced(durable, &meta);
+        if let Some(past) = self.past.as_ref().filter(|_| !planted::is(Bug::SplitFreesInputs)) {
+            replaced = delete::without(&replaced, &past.extents().copied().collect::<Vec<_>>());
+        }
         (meta, replaced)
+    }
+
+    fn past(&self) -> Option<Arc<PastIndex>> {
+        self.past.clone()
     }
 
     fn values(&mut self) -> &mut Moved {
@@ -390,7 +417,8 @@ impl Change for Finished<'_> {
         let tree = self.outcome.tree(self.merge, written, fences, meta);
         let (which, outside) = (self.merge.which, self.outcome.outside());
         let retired = self.outcome.retired();
-        context.publish(|view| view.with_result(which, tree, outside, retired));
+        let past = self.past.take();
+        context.publish(|view| view.with_result(which, tree, outside, retired, past));
     }
 
     fn finish(&mut self, context: KindContext<'_>, meta: &IndexMeta) -> Vec<Extent> {

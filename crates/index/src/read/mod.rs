@@ -2,6 +2,7 @@
 
 pub(crate) mod moving;
 pub mod operands;
+pub(crate) mod past;
 pub mod range_tombstones;
 pub mod scan;
 pub(crate) mod source;
@@ -91,7 +92,7 @@ impl Index {
         let probes: Vec<_> = keys.iter().map(|key| Probe::new(key, at.seq)).collect();
         let mut wanted = Vec::new();
         for probe in probes.iter().filter(|probe| view.memtable.get(probe.key, at.seq).is_none()) {
-            view.candidates(probe, &mut wanted);
+            view.candidates(&self.reader, probe, &mut wanted);
         }
         wanted.sort_unstable_by_key(|ptr| ptr.sector);
         wanted.dedup();
@@ -110,15 +111,15 @@ impl Index {
     }
 
     /// The newest version of `key` up to a number, in an index that keeps history: its number, and
-    /// its value, or `None` where the key was removed; `None` where there is no version. A lookup.
+    /// its value, or `None` where the key was removed; `None` where there is no version. A lookup,
+    /// and one more for each past index in which the key is looked for in vain.
     ///
     /// # Errors
     /// Those of [`Index::get`].
     pub fn version(&self, key: &[u8], up_to: Seq) -> Result<Option<(Seq, Option<Value>)>> {
         let _shared = self.share();
         let view = self.views.load();
-        let removal = view.removal(key, up_to);
-        let found = view.get_any(&self.reader, &Probe::new(key, up_to))?;
+        let (found, removal) = view.version(&self.reader, key, up_to)?;
         Ok(found.map(|found| match found.seq < removal {
             true => (removal, None),
             false => (found.seq, found.data.into_value(|| Moment(0))),

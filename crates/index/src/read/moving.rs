@@ -6,10 +6,11 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use esker_format::ids::Seq;
 use esker_format::ptr::BlockPtr;
 use esker_substrate::error::Result;
 use esker_substrate::memtable::Leaves;
-use esker_substrate::planted::{self, Race};
+use esker_substrate::planted::{self, Bug, Race};
 
 use crate::job::BackgroundJob;
 use crate::read::scan::Sources;
@@ -29,6 +30,8 @@ pub struct Moving {
     pub(crate) inputs: Vec<Arc<Tree>>,
     /// The written part of the new side.
     pub(crate) new: Arc<Tree>,
+    /// The merge is a split: readers as of earlier numbers find everything in the inputs.
+    pub(crate) splits_at: Option<Seq>,
     /// The last user key whose group has been written.
     pub(crate) wavefront: Option<Arc<[u8]>>,
     /// For statistics.
@@ -45,6 +48,11 @@ impl Moving {
     /// Whether the merge has passed `key`.
     pub(crate) fn has_passed(&self, key: &[u8]) -> bool {
         self.wavefront.as_deref().is_some_and(|wavefront| key <= wavefront)
+    }
+
+    /// Whether a reader as of `seq` finds what the merge has passed in its result.
+    pub(crate) fn shows_result(&self, seq: Seq) -> bool {
+        self.splits_at.is_none_or(|at| at <= seq) || planted::is(Bug::SplitReadsNewSide)
     }
 
     /// The merge's progress.
@@ -64,13 +72,13 @@ impl Moving {
         self.frozen_bytes = frozen.as_ref().map_or(0, |frozen| frozen.memory_bytes());
         self.frozen = frozen;
     }
-}
 
-impl ReadSource for Moving {
-    fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
-        if self.has_passed(probe.key) {
-            return self.new.get(reader, probe);
-        }
+    /// The newest version in what the merge moves that `probe` may see.
+    pub(crate) fn get_in_inputs(
+        &self,
+        reader: &BlockReader,
+        probe: &Probe<'_>,
+    ) -> Result<Option<Found>> {
         let frozen = self.frozen.as_ref();
         if planted::is(Race::RunsBeforeFrozen) {
             for run in self.inputs.iter().rev().skip(1) {
@@ -89,9 +97,18 @@ impl ReadSource for Moving {
         }
         Ok(None)
     }
+}
+
+impl ReadSource for Moving {
+    fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
+        if self.has_passed(probe.key) && self.shows_result(probe.seq) {
+            return self.new.get(reader, probe);
+        }
+        self.get_in_inputs(reader, probe)
+    }
 
     fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
-        if self.has_passed(probe.key) {
+        if self.has_passed(probe.key) && self.shows_result(probe.seq) {
             self.new.candidates(probe, out);
         } else {
             self.inputs.iter().for_each(|input| input.candidates(probe, out));
@@ -118,7 +135,9 @@ impl ReadSource for Moving {
 
     fn trees(&self) -> Vec<(&Tree, Reach<'_>)> {
         let wavefront = self.wavefront.as_deref();
-        let left = wavefront.map_or(Reach::Whole, Reach::Behind);
+        // A split consumes nothing.
+        let consumed = wavefront.filter(|_| self.splits_at.is_none());
+        let left = consumed.map_or(Reach::Whole, Reach::Behind);
         let inputs = self.inputs.iter().map(|input| (&**input, left));
         std::iter::once((&*self.new, Reach::UpTo(wavefront))).chain(inputs).collect()
     }

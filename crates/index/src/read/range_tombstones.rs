@@ -268,7 +268,7 @@ impl Index {
     /// Cost: a copy of the set, for each call.
     pub fn remove_ranges(&self, removals: &[(KeyRange<'_>, Seq)]) {
         let points = self.env.snapshots.live().numbers;
-        let needs = (points.as_slice(), self.history_from);
+        let needs = (points.as_slice(), self.history_from());
         self.views.publish(|view| {
             let removed = RangeTombstones::clone(&view.removed);
             let with = |removed: RangeTombstones, (keys, seq): &(KeyRange<'_>, Seq)| {
@@ -296,7 +296,7 @@ impl Index {
         // Tombstones up to that number have been recorded, or retired.
         if seq > self.meta().log_unneeded_seq() {
             let points = self.env.snapshots.live().numbers;
-            let needs = (points.as_slice(), self.history_from);
+            let needs = (points.as_slice(), self.history_from());
             self.views.publish(|view| view.with_removed(view.removed.with(keys, seq, needs)));
             self.keep_for_removals();
         }

@@ -283,6 +283,11 @@ impl<'a> Sources<'a> {
         Self { reader, passed, floor, all: vec![Source::memory(memtable)] }
     }
 
+    /// Those of an index without a memtable.
+    pub const fn without_memtable(reader: &'a BlockReader) -> Self {
+        Self { reader, passed: false, floor: None, all: Vec::new() }
+    }
+
     /// One batch.
     ///
     /// # Errors

@@ -39,6 +39,23 @@ pub(crate) trait ReadSource: Any + Debug + Send + Sync {
     fn trees(&self) -> Vec<(&Tree, Reach<'_>)>;
 }
 
+/// The newest version in `parts`, which are newest first, that `probe` may see.
+///
+/// # Errors
+/// As for [`ReadSource::get`].
+pub(crate) fn find(
+    parts: &[Part],
+    reader: &BlockReader,
+    probe: &Probe<'_>,
+) -> Result<Option<Found>> {
+    for part in parts {
+        if let Some(found) = part.get(reader, probe)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
 /// A sorted run, the main tree, or a level with scattered blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {

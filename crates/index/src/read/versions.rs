@@ -21,6 +21,8 @@ pub struct Keep {
     answered: usize,
     /// Every version above it is kept; `None`: only what readers see.
     floor: Option<Seq>,
+    /// Numbers of versions stay as they are.
+    keeps_numbers: bool,
 }
 
 /// The fate of a version in a merge.
@@ -43,7 +45,18 @@ impl Keep {
             let place = points.partition_point(|point| *point > floor);
             points.insert(place, floor);
         }
-        Self { points, answered: 0, floor }
+        Self { points, answered: 0, floor, keeps_numbers: floor.is_some() }
+    }
+
+    /// Rules of a split: the newest version up to `at` is kept, with its number.
+    #[must_use]
+    pub fn as_of(at: Seq) -> Self {
+        Self {
+            points: vec![at],
+            answered: 0,
+            floor: None,
+            keeps_numbers: !planted::is(Bug::SplitResetsNumbers),
+        }
     }
 
     /// Whether a version is kept because its number is retained.
@@ -60,7 +73,7 @@ impl Keep {
     /// reader needs its number any more, unless numbers are retained.
     #[must_use]
     pub const fn all_see_the_same(&self) -> bool {
-        self.answered > 0 && self.answered == self.points.len() && self.floor.is_none()
+        self.answered > 0 && self.answered == self.points.len() && !self.keeps_numbers
     }
 
     /// The fate of the next older version of the key.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use esker_format::data::{Data, Value};
 use esker_format::ids::{Moment, Seq};
+use esker_format::meta::PastIndex;
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::error::Result;
@@ -26,9 +27,10 @@ use esker_substrate::sync::{Loaded, Mutex, Swap};
 use crate::job::BackgroundJob;
 use crate::read::moving::Moving;
 use crate::read::operands::{Operator, Stack};
+use crate::read::past::PastIndexes;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::read::scan::{Clipped, ScanBatch, ScanRequest, Sources};
-use crate::read::source::{Part, Run};
+use crate::read::source::{Part, Run, find};
 use crate::run::consumed::Consumed;
 use crate::run::lookup::{Found, Probe};
 use crate::run::tree::{BlockReader, Tree};
@@ -43,6 +45,8 @@ pub struct View {
     pub(crate) parts: Vec<Part>,
     /// The range tombstones.
     pub(crate) removed: Arc<RangeTombstones>,
+    /// The past indexes, where the keyspace keeps history.
+    pub(crate) past: Arc<PastIndexes>,
     /// Memory of frozen memtables, in bytes: every write asks for it.
     frozen_bytes: u64,
 }
@@ -73,20 +77,22 @@ impl View {
         memtable: Arc<Memtable>,
         parts: Vec<Part>,
         removed: Arc<RangeTombstones>,
+        past: Arc<PastIndexes>,
     ) -> Self {
         let moving = parts.iter().filter_map(Moving::of);
         let frozen_bytes = moving.map(|moving| moving.frozen_bytes).sum();
-        Self { number: 0, memtable, parts, removed, frozen_bytes }
+        Self { number: 0, memtable, parts, removed, past, frozen_bytes }
+    }
+
+    /// The same with another memtable and other parts.
+    pub(crate) fn with_parts(&self, memtable: Arc<Memtable>, parts: Vec<Part>) -> Self {
+        Self::new(memtable, parts, Arc::clone(&self.removed), Arc::clone(&self.past))
     }
 
     /// The same with other range tombstones.
     pub(crate) fn with_removed(&self, removed: RangeTombstones) -> Self {
-        Self::new(Arc::clone(&self.memtable), self.parts.clone(), Arc::new(removed))
-    }
-
-    /// The parts that a reader as of `seq` searches, newest first: all of them.
-    pub(crate) fn parts_at(&self, _seq: Seq) -> &[Part] {
-        &self.parts
+        let (memtable, past) = (Arc::clone(&self.memtable), Arc::clone(&self.past));
+        Self::new(memtable, self.parts.clone(), Arc::new(removed), past)
     }
 
     /// The newest range tombstone of `key` that `seq` sees: older versions are hidden. 0 if there
@@ -97,28 +103,65 @@ impl View {
 
     /// The newest version that `probe` may see.
     pub(crate) fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Found> {
-        let probe = &probe.behind(self.removal(probe.key, probe.seq));
-        let found = self.get_any(reader, probe)?;
+        let found = match self.past.at(reader, probe.seq) {
+            Some(past) => {
+                let removal = past.removed.newest(probe.key, probe.seq);
+                past.get_any(reader, &probe.behind(removal))?
+            }
+            None => {
+                let probe = &probe.behind(self.removal(probe.key, probe.seq));
+                self.get_any(reader, probe)?
+            }
+        };
         Ok(found.unwrap_or(Found { seq: Seq(0), data: Data::Delete.into() }))
     }
 
-    /// The newest version that `probe`, which knows the range tombstones, may see.
+    /// The newest version in the index of now that `probe`, which knows the range tombstones, may
+    /// see.
     pub(crate) fn get_any(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
         match self.memtable.get(probe.key, probe.seq) {
             Some(version) => Ok(Some(probe.found(version.seq(), version.data()))),
-            None => self.get_in_parts(reader, probe),
+            None => find(&self.parts, reader, probe),
         }
     }
 
-    /// The newest version outside the memtable that `probe`, which knows the range tombstones, may
-    /// see.
-    fn get_in_parts(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
-        for part in self.parts_at(probe.seq) {
-            if let Some(found) = part.get(reader, probe)? {
-                return Ok(Some(found));
+    /// The newest version that there is of `key` up to `seq`, where history is kept: its number,
+    /// and that of the newest range tombstone that hides it, or 0. One lookup in the index that
+    /// answers `seq`; a copy in it has the number of what it copies. Where the key is not in it, it
+    /// had no value when that index began, and may have been deleted before: one lookup more for
+    /// each index before that one, until a version is found.
+    pub(crate) fn version(
+        &self,
+        reader: &BlockReader,
+        key: &[u8],
+        seq: Seq,
+    ) -> Result<(Option<Found>, Seq)> {
+        let probe = Probe::new(key, seq);
+        let mut past = self.past.at(reader, seq);
+        if past.is_none() {
+            let removal = self.removal(key, seq);
+            let found = self.get_any(reader, &probe)?;
+            if found.is_some() {
+                return Ok((found, removal));
             }
+            // What a split under way has copied from is not a past index yet.
+            let split = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
+            if let Some(split) = split.filter(|merge| merge.splits_at.is_some()) {
+                let found = split.get_in_inputs(reader, &probe)?;
+                if found.is_some() {
+                    return Ok((found, removal));
+                }
+            }
+            past = self.past.all().last().and_then(|last| self.past.before(reader, last.until));
         }
-        Ok(None)
+        while let Some(here) = past {
+            let found = here.get_any(reader, &probe)?;
+            if found.is_some() {
+                return Ok((found, here.removed.newest(key, seq)));
+            }
+            past = self.past.before(reader, here.meta.from);
+        }
+        Ok((None, Seq(0)))
     }
 
     /// The value that `probe` sees, whose number is registered, as of the moment that `now`
@@ -161,7 +204,7 @@ impl View {
             let Some(older) = probe.before(here.seq()) else { return Ok(Folded::end(stack)) };
             (probe, place) = (older, here.next());
         }
-        while let Some(found) = self.get_in_parts(reader, &probe)? {
+        while let Some(found) = find(&self.parts, reader, &probe)? {
             if !found.data.is_operand() {
                 return Folded::of(stack, found.data.as_data(), now);
             }
@@ -181,13 +224,20 @@ impl View {
         request: &ScanRequest<'_>,
         operator: &Operator,
     ) -> Result<ScanBatch> {
+        let at = request.at.seq;
+        if let Some(past) = self.past.at(reader, at) {
+            let mut sources = Sources::without_memtable(reader);
+            past.parts.iter().for_each(|part| part.scan(&mut sources));
+            return sources.scan(request, &past.removed, operator);
+        }
         let merge = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
+        let merge = merge.filter(|merge| merge.shows_result(at));
         let wavefront = merge.and_then(|merge| merge.wavefront.as_deref());
         let Clipped { request, passed, rest } = request.clipped(wavefront);
         let floor = wavefront.filter(|_| !passed);
         let active = self.memtable.leaves_arc();
         let mut sources = Sources::new(reader, &active, passed, floor);
-        self.parts_at(request.at.seq).iter().for_each(|part| part.scan(&mut sources));
+        self.parts.iter().for_each(|part| part.scan(&mut sources));
         let mut batch = sources.scan(&request, &self.removed, operator)?;
         if batch.resume.is_none() {
             batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));
@@ -196,8 +246,16 @@ impl View {
     }
 
     /// The blocks that a lookup of `probe` would read as far as fences in memory tell.
-    pub(crate) fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
-        self.parts_at(probe.seq).iter().for_each(|part| part.candidates(probe, out));
+    pub(crate) fn candidates(
+        &self,
+        reader: &BlockReader,
+        probe: &Probe<'_>,
+        out: &mut Vec<BlockPtr>,
+    ) {
+        match self.past.at(reader, probe.seq) {
+            Some(past) => past.parts.iter().for_each(|part| part.candidates(probe, out)),
+            None => self.parts.iter().for_each(|part| part.candidates(probe, out)),
+        }
     }
 
     /// The moving part of `which`, and its place.
@@ -220,17 +278,19 @@ impl View {
         if let Some(place) = place {
             *place = Arc::new(moving);
         }
-        Self::new(Arc::clone(&self.memtable), parts, Arc::clone(&self.removed))
+        self.with_parts(Arc::clone(&self.memtable), parts)
     }
 
     /// The same with the part that `which` moved replaced by its result, which has no keys
-    /// `outside`, and without the range tombstones that are retired by it.
+    /// `outside`, and without the range tombstones that are retired by it; with what a split
+    /// leaves.
     pub(crate) fn with_result(
         &self,
         which: BackgroundJob,
         tree: Tree,
         outside: Consumed,
         retired: Seq,
+        past: Option<Arc<PastIndex>>,
     ) -> Self {
         let mut parts = self.parts.clone();
         let part = self.moving(which).map(|(index, _)| index);
@@ -241,7 +301,11 @@ impl View {
         let retires = retired > Seq(0) && !self.removed.is_empty();
         let removed =
             if retires { self.removed.above(retired).into() } else { Arc::clone(&self.removed) };
-        Self::new(Arc::clone(&self.memtable), parts, removed)
+        let past = match past {
+            Some(past) => Arc::new(self.past.with(past)),
+            None => Arc::clone(&self.past),
+        };
+        Self::new(Arc::clone(&self.memtable), parts, removed, past)
     }
 }
 

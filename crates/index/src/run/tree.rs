@@ -161,11 +161,16 @@ impl Tree {
         })
     }
 
+    /// A tree of which nothing has been read: the first search reads its top fences.
+    pub(crate) fn unopened(meta: TreeMeta) -> Self {
+        let levels = meta.levels.iter().map(|_| LevelFences::default()).collect();
+        Self::written(Arc::new(meta), levels)
+    }
+
     /// Opens a tree: reads the blocks of its top fences, one I/O each. Where they cannot be
     /// read, this tree's keys are out of reach, and no other tree's; each read of them tries again.
     pub(crate) fn open(reader: &BlockReader, meta: TreeMeta) -> Self {
-        let levels = meta.levels.iter().map(|_| LevelFences::default()).collect();
-        let tree = Self::written(Arc::new(meta), levels);
+        let tree = Self::unopened(meta);
         if let Err(error) = tree.enter(reader) {
             tracing::warn!(keyspace = reader.keyspace.0, %error, "top fences cannot be read");
         }

@@ -11,10 +11,12 @@
 //! blocks that have been freed: blocks outside the extents of their level are skipped. So are blobs
 //! of entries that the merge has passed.
 
+use std::sync::Arc;
+
 use esker_format::block::BlockView;
 use esker_format::entry::Payload;
 use esker_format::ids::KeyspaceId;
-use esker_format::meta::{IndexMeta, MergeProgress, TailFence, TreeMeta};
+use esker_format::meta::{IndexMeta, MergeProgress, PastIndex, TailFence, TreeMeta};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::value_ref::ValueRef;
 use esker_substrate::blocks::{BlockStore, DATA_FILE};
@@ -55,8 +57,8 @@ pub trait Visitor {
     fn take_value(&mut self, value: &ValueRef) -> Result<()>;
 }
 
-/// Shows `visitor` every block of `keyspace` that `meta` refers to and that it does not know. The
-/// blocks must not be reused meanwhile ([`Paused::pin`](crate::Paused::pin)).
+/// Shows `visitor` every block of `keyspace` that its index and past indexes refer to and that it
+/// does not know. The blocks must not be reused meanwhile ([`Paused::pin`](crate::Paused::pin)).
 ///
 /// Cost: reads each of them once.
 ///
@@ -65,11 +67,16 @@ pub trait Visitor {
 pub fn walk(
     blocks: &BlockStore,
     keyspace: KeyspaceId,
-    meta: &IndexMeta,
+    (meta, past): (&IndexMeta, &[Arc<PastIndex>]),
     visitor: &mut dyn Visitor,
 ) -> Result<()> {
     let mut walk = Walk { blocks, keyspace, visitor };
+    for tree in past.iter().flat_map(|past| past.trees()) {
+        walk.tree(&Levels::of(tree), &tree.top)?;
+    }
     let merge = meta.merge.as_deref();
+    // A split consumes nothing.
+    let merge = merge.filter(|merge| merge.scope.splits_at().is_none());
     let consumed = merge.map_or(0, |merge| usize::from(merge.sorted_runs));
     let standing = meta.sorted_runs.len().saturating_sub(consumed);
     for (number, flush) in meta.sorted_runs.iter().enumerate() {

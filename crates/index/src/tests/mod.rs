@@ -90,8 +90,8 @@ impl Ask {
 
 fn options(memtable_bytes_max: u64) -> Options {
     let (scheme, sizes, codec) = (Scheme::Fc, Sizes::Cost, Codec::None);
-    let (compaction, history_from) = (Compaction::DEFAULT, None);
-    Options { memtable_bytes_max, scheme, sizes, codec, compaction, history_from }
+    let (compaction, history) = (Compaction::DEFAULT, None);
+    Options { memtable_bytes_max, scheme, sizes, codec, compaction, history }
 }
 
 /// In these tests nothing else assigns sequence numbers.

@@ -8,7 +8,7 @@ use esker_substrate::error::Error;
 
 use super::model::config;
 use super::{Ask, Options, Subject, Work, gate, options};
-use crate::ValuesEdit;
+use crate::RecordEdits;
 use crate::lsm::policy::learn::Phase;
 use crate::lsm::policy::{Params, Policy};
 use crate::lsm::{Compaction, MergeReport};
@@ -206,7 +206,7 @@ fn what_cannot_be_packed_stops_no_merges() {
         let tree = &subject.tree;
         while let Some(work) = Some(()).filter(|()| tree.is_full()).and_then(|()| tree.due()) {
             assert!(tree.begin(work, &gate).unwrap());
-            let mut commit = |meta: &IndexMeta, _: &ValuesEdit| {
+            let mut commit = |meta: &IndexMeta, _: &RecordEdits| {
                 // All that overflows here takes something out of runs.
                 let gone = |meta: &IndexMeta| meta.lsm().unwrap().gone.clone();
                 if work == Work::Flush || gone(meta) != gone(&tree.meta()) {

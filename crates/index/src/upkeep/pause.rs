@@ -31,6 +31,9 @@ impl Paused<'_> {
         let durable = self.index.meta();
         let sorted_runs = durable.sorted_runs.iter().flat_map(|flush| flush.extents());
         let mut extents: Vec<Extent> = durable.main.extents().chain(sorted_runs).copied().collect();
+        for past in self.index.past_indexes() {
+            extents.extend(past.extents());
+        }
         match self.merges.taken() {
             // The space that the record names is part of what the merge has taken.
             Some(taken) => extents.extend(taken),
@@ -72,7 +75,9 @@ impl Paused<'_> {
         index.awaits_resume.store(false, Ordering::Release);
         index.disown_all();
         let main = Run::whole(Arc::new(Tree::default()));
-        index.views.publish(|_| View::new(Arc::default(), vec![main], Arc::default()));
+        index
+            .views
+            .publish(|_| View::new(Arc::default(), vec![main], Arc::default(), Arc::default()));
         index.durable.forget();
         index.keep_for_removals();
         index.count_memory();

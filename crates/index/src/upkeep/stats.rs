@@ -94,7 +94,8 @@ impl Index {
             levels: levels.map(LevelStats::of).collect(),
             shape: meta.shape,
             merges: meta.merges,
-            fence_memory_bytes: trees.map(|(tree, _)| tree.fence_memory_bytes()).sum(),
+            fence_memory_bytes: trees.map(|(tree, _)| tree.fence_memory_bytes()).sum::<u64>()
+                + view.past.fence_memory_bytes(),
             merge: view.moving(BackgroundJob::Merge).map(|(_, merge)| merge.shown_stats()),
             flushing: self.is_flushing(),
         }

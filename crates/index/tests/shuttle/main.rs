@@ -5,7 +5,8 @@
 //!
 //! `runner` runs schedules and counts them; `history` is what threads saw, and whether it could
 //! be; `subject` is the index; `merges`, `histories` and `tails` are the scenarios, `slices` those
-//! of an LSM index; `planted` proves that they find mistakes.
+//! of an LSM index, `splits` those of keyspaces with history; `planted` proves that they find
+//! mistakes.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,5 +20,6 @@ mod merges;
 mod planted;
 mod runner;
 mod slices;
+mod splits;
 mod subject;
 mod tails;

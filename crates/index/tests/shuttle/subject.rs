@@ -16,7 +16,9 @@ use esker_format::meta::IndexMeta;
 use esker_index::fdtree::Sizes;
 use esker_index::lsm::Compaction;
 use esker_index::lsm::policy::Params;
-use esker_index::{BackgroundJob, Env, Index, IndexKind, Options, ScanRequest, Scheme, Step, Work};
+use esker_index::{
+    BackgroundJob, Env, History as Kept, Index, IndexKind, Options, ScanRequest, Scheme, Step, Work,
+};
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::Budget;
 use esker_substrate::snapshots::{At, Snapshots};
@@ -36,6 +38,8 @@ pub const FULL_ALONE: Work = Work::Merge { full: true, with_memtable: false };
 thread_local! {
     /// Whether subjects have an LSM index. All threads of a schedule are one of the system's.
     static IS_LSM: Cell<bool> = const { Cell::new(false) };
+    /// Whether subjects keep history.
+    static KEEPS_HISTORY: Cell<bool> = const { Cell::new(false) };
     /// The most of a level that may be empty before it is packed.
     static OMEGA: Cell<f64> = const { Cell::new(Params::DEFAULT.omega) };
 }
@@ -45,6 +49,13 @@ pub fn with_lsm(scenario: fn()) {
     IS_LSM.set(true);
     scenario();
     IS_LSM.set(false);
+}
+
+/// Runs a scenario with subjects that keep history.
+pub fn with_history(scenario: fn()) {
+    KEEPS_HISTORY.set(true);
+    scenario();
+    KEEPS_HISTORY.set(false);
 }
 
 /// The same where any emptiness is too much.
@@ -158,7 +169,7 @@ impl Subject {
             sizes: Sizes::Cost,
             codec: Codec::None,
             compaction: Compaction { params, ..Compaction::DEFAULT },
-            history_from: None,
+            history: KEEPS_HISTORY.get().then_some(Kept { from: Seq(0), share: 0.5 }),
         };
         Index::open(Arc::clone(env), KeyspaceId(1), meta, options)
     }
@@ -202,6 +213,19 @@ impl Subject {
             let found = found.expect("a block is readable as long as a view leads to it");
             found.and_then(Value::here).as_deref().map(number)
         })
+    }
+
+    /// The number of the version that a lookup as of `seq` finds.
+    pub fn get_at(&self, key: u8, seq: Seq) -> Option<u64> {
+        let at = At { seq, now: self.snapshots().now() };
+        let found = self.tree.get_at(&[key], at).expect("a block is readable");
+        found.and_then(Value::here).as_deref().map(number)
+    }
+
+    /// The newest version of a key up to `seq`, and whether it is a value, where history is kept.
+    pub fn version(&self, key: u8, seq: Seq) -> Option<(u64, bool)> {
+        let found = self.tree.version(&[key], seq).expect("a block is readable");
+        found.map(|(seq, value)| (seq.0, value.is_some()))
     }
 
     /// Begins `work` if nothing stands in its way; says whether it did. Before slices of an LSM
@@ -284,6 +308,13 @@ impl Subject {
             };
         }
         all
+    }
+
+    /// The newest version of a key up to `seq` that was written.
+    pub fn expected_version(&self, key: u8, seq: Seq) -> Option<(u64, bool)> {
+        let order = self.order.lock();
+        let versions = order.iter().zip(1..=seq.0).filter(|((written, _), _)| *written == key);
+        versions.last().map(|((_, put), number)| (number, *put))
     }
 
     /// When everybody is done: all is there, all that was seen could be, all space came back.

@@ -17,7 +17,7 @@ use esker_format::superblock::FEATURE_LARGE_VALUES;
 use esker_format::value_ref::ValueRef;
 use esker_index::upkeep::values::is_in_log_alone;
 use esker_substrate::log::SegmentPart;
-use esker_substrate::manifest::ManifestState;
+use esker_substrate::manifest::{KeyspaceState, ManifestState};
 
 use crate::error::Result;
 use crate::shared::Core;
@@ -112,10 +112,8 @@ impl<'a> Captured<'a> {
 
     /// Everything in the data file that is part of it.
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
-        let indexes = self.state.keyspaces.values().map(|keyspace| keyspace.index.as_ref());
-        let values = self.state.keyspaces.values().flat_map(|keyspace| keyspace.values.runs());
         let logged = self.logged.iter().flat_map(|value| &value.runs).copied();
-        indexes.flat_map(|index| index.extents()).copied().chain(values).chain(logged)
+        self.state.keyspaces.values().flat_map(KeyspaceState::extents).chain(logged)
     }
 
     /// The catalog of a backup of it, but for where things are.

@@ -14,7 +14,7 @@ use esker_format::manifest_edit::SegmentRef;
 use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::log::segment_name;
-use esker_substrate::manifest::ManifestState;
+use esker_substrate::manifest::{KeyspaceState, ManifestState};
 use esker_substrate::sync::Mutex;
 
 use super::pieces::UNIT_SECTORS;
@@ -43,8 +43,7 @@ pub(super) struct FileMap {
 pub(super) fn files(catalog: &Catalog, state: &ManifestState) -> Vec<FileMap> {
     let mut files: Vec<_> =
         state.segments.values().map(|segment| log_file(segment, &catalog.chunks)).collect();
-    let indexes = state.keyspaces.values().map(|keyspace| keyspace.index.as_ref());
-    let extents = indexes.flat_map(|index| index.extents());
+    let extents = state.keyspaces.values().flat_map(KeyspaceState::extents);
     let units = extents.map(|extent| extent.end()).max().unwrap_or(0);
     // The last may be of a value that the log alone refers to.
     let copied = catalog.pieces.last().map_or(0, |piece| piece.end().div_ceil(UNIT_SECTORS));

@@ -44,6 +44,7 @@ traces! {
     operands_survive_power_cuts: operands,
     runs_that_are_merged_in_part_survive_power_cuts: slices,
     keyspaces_with_history_survive_power_cuts: versions,
+    copies_of_what_is_live_survive_power_cuts: splits,
     everything_at_once_survives_power_cuts: mixed,
 }
 

@@ -79,6 +79,11 @@ fn keyspaces_with_history_survive_every_failing_operation() {
 }
 
 #[test]
+fn past_indexes_survive_every_failing_operation() {
+    survives(12);
+}
+
+#[test]
 fn every_scheme_survives_failing_operations() {
     for scheme in &Scheme::ALL[1..] {
         for mut workload in scenario::fault_workloads() {
@@ -100,7 +105,7 @@ fn an_lsm_index_survives_failing_operations() {
 
 #[test]
 fn every_workload_has_its_test() {
-    assert_eq!(scenario::fault_workloads().len(), 12);
+    assert_eq!(scenario::fault_workloads().len(), 13);
 }
 
 #[test]

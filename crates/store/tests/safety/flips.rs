@@ -38,6 +38,7 @@ specimens! {
     clean, 1: bytes_of_a_clean_store, every_unit_and_length_of_a_clean_store;
     dirty_log, 4: bytes_of_a_killed_store, every_unit_and_length_of_a_killed_store;
     versions, 4: bytes_under_snapshots, every_unit_and_length_under_snapshots;
+    past_indexes, 4: bytes_of_past_indexes, every_unit_and_length_of_past_indexes;
     sorted_runs, 4: bytes_of_sorted_runs, every_unit_and_length_of_sorted_runs;
     levels, 8: bytes_of_many_levels, every_unit_and_length_of_many_levels;
     slices, 8: bytes_of_an_lsm_index, every_unit_and_length_of_an_lsm_index;

@@ -63,6 +63,8 @@ bugs! {
     finds_range_tombstones_retired_without_their_keys: RetiredWithoutKeys,
     finds_batches_of_several_versions: BatchOfVersions,
     finds_replayed_batches_of_several_versions: ReplayedAsVersions,
+    finds_a_copy_that_frees_what_it_is_of: SplitFreesInputs,
+    finds_a_past_without_its_range_tombstones: PastWithoutRemovals,
 }
 
 bugs! {

@@ -6,6 +6,8 @@
 //! Invariant: no blob's space is taken twice, or freed without being taken.
 //! Invariant: a keyspace's merge operator is named once, and never another one.
 //! Invariant: a keyspace that keeps history has no merge operator, and keeps it for ever.
+//! Invariant: past indexes belong to a keyspace that keeps history; each begins where the one
+//! before it ends, and the newest ends where the index begins, or earlier.
 //! Invariant: `to_edits` applied to an empty state, with this state's numbers, gives this state.
 //! Invariant: `names` and `files` are those of the keyspaces and segments, so that an edit costs
 //! the logarithm of their number.
@@ -17,7 +19,7 @@ use esker_format::block::Codec;
 use esker_format::history::HistoryMeta;
 use esker_format::ids::{Generation, KeyspaceId, SegmentId, Seq};
 use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef, keyspace_name_is_valid};
-use esker_format::meta::IndexMeta;
+use esker_format::meta::{IndexMeta, PastIndex};
 use esker_format::ptr::Extent;
 
 use crate::planted::{self, Bug};
@@ -38,8 +40,18 @@ pub struct KeyspaceState {
     pub history: Option<HistoryMeta>,
     /// Its index.
     pub index: Arc<IndexMeta>,
+    /// Its past indexes, oldest first.
+    pub past: Arc<Vec<Arc<PastIndex>>>,
     /// Space of blobs that its levels refer to.
     pub values: Arc<RunSet>,
+}
+
+impl KeyspaceState {
+    /// All space of the data file that it occupies, blobs included.
+    pub fn extents(&self) -> impl Iterator<Item = Extent> {
+        let past = self.past.iter().flat_map(|past| past.extents());
+        self.index.extents().chain(past).copied().chain(self.values.runs())
+    }
 }
 
 /// The whole state of the manifest.
@@ -136,15 +148,21 @@ impl ManifestState {
             let index = self.keyspaces.get(&id).map(|keyspace| Arc::clone(&keyspace.index));
             index.map_or(0, |index| bytes(&Edit::Index { id, index }))
         };
+        let past_bytes = |id: KeyspaceId| {
+            let past = self.keyspaces.get(&id).map(|keyspace| Arc::clone(&keyspace.past));
+            let edits = past.iter().flat_map(|past| past.iter());
+            edits.map(|past| bytes(&Edit::PastIndex { id, past: Arc::clone(past) })).sum::<u64>()
+        };
         match edit {
             Edit::Index { id, .. } => (bytes(edit), index_bytes(*id)),
-            Edit::KeyspaceDrop { id } => (0, index_bytes(*id)),
+            Edit::KeyspaceDrop { id } => (0, index_bytes(*id) + past_bytes(*id)),
             // Freed units may cut a run in two.
             Edit::OwnedSpace { .. }
             | Edit::KeyspaceCreate { .. }
             | Edit::KeyspaceCodec { .. }
             | Edit::KeyspaceOperator { .. }
-            | Edit::KeyspaceHistory { .. } => (bytes(edit), 0),
+            | Edit::KeyspaceHistory { .. }
+            | Edit::PastIndex { .. } => (bytes(edit), 0),
             Edit::SegmentAdd(_)
             | Edit::SegmentClose { .. }
             | Edit::SegmentRemove { .. }
@@ -168,6 +186,7 @@ impl ManifestState {
             },
             Edit::KeyspaceOperator { id, name } => self.name_operator(*id, name),
             Edit::KeyspaceHistory { id, history } => self.keep_history(*id, *history),
+            Edit::PastIndex { id, past } => self.add_past(*id, past),
             Edit::KeyspaceDrop { id } => match self.keyspaces.remove(id) {
                 Some(dropped) => {
                     self.names.remove(&dropped.name);
@@ -217,7 +236,7 @@ impl ManifestState {
         self.names.insert(name.to_string());
         let index = Arc::new(IndexMeta::default());
         let (name, codec) = (name.to_string(), Codec::None);
-        let values = Arc::default();
+        let (past, values) = (Arc::default(), Arc::default());
         let keyspace = KeyspaceState {
             name,
             memtable_bytes,
@@ -225,6 +244,7 @@ impl ManifestState {
             operator: None,
             history: None,
             index,
+            past,
             values,
         };
         self.keyspaces.insert(id, keyspace);
@@ -266,6 +286,22 @@ impl ManifestState {
             return Err("keeps another history than a keyspace has");
         }
         keyspace.history = Some(history);
+        Ok(())
+    }
+
+    fn add_past(&mut self, id: KeyspaceId, past: &Arc<PastIndex>) -> Result<(), Misfit> {
+        let keyspace = self
+            .keyspaces
+            .get_mut(&id)
+            .ok_or("adds a past index to a keyspace that does not exist")?;
+        let Some(history) = keyspace.history else {
+            return Err("adds a past index to a keyspace without history");
+        };
+        let begin = keyspace.past.last().map_or(history.from, |last| last.until);
+        if past.from != begin || past.until > keyspace.index.history.from {
+            return Err("adds a past index that leaves a gap");
+        }
+        Arc::make_mut(&mut keyspace.past).push(Arc::clone(past));
         Ok(())
     }
 
@@ -353,6 +389,8 @@ impl ManifestState {
                 edits.push(Edit::KeyspaceHistory { id: *id, history });
             }
             edits.push(Edit::Index { id: *id, index: Arc::clone(&keyspace.index) });
+            let past = keyspace.past.iter().map(Arc::clone);
+            edits.extend(past.map(|past| Edit::PastIndex { id: *id, past }));
             if !keyspace.values.is_empty() {
                 let taken = keyspace.values.runs().collect();
                 edits.push(Edit::OwnedSpace { id: *id, taken, freed: Vec::new() });
@@ -368,6 +406,7 @@ impl ManifestState {
 #[cfg(test)]
 mod tests {
     use esker_format::history::{MILLIONTHS, Retention};
+    use esker_format::meta::IndexHistory;
     use proptest::prelude::*;
 
     use super::*;
@@ -398,7 +437,11 @@ mod tests {
 
     /// Edits over few ids and numbers, so that many of them fit.
     fn edit() -> impl Strategy<Value = Edit> {
-        let index = |flushed| IndexMeta { flushed_seq: Seq(flushed), ..IndexMeta::default() };
+        let index = |flushed, from| IndexMeta {
+            flushed_seq: Seq(flushed),
+            history: IndexHistory { from: Seq(from), ..IndexHistory::default() },
+            ..IndexMeta::default()
+        };
         prop_oneof![
             (1u32..20, "[ab]{1,2}").prop_map(|(id, name)| create(id, &name)),
             (1u32..20).prop_map(|id| Edit::KeyspaceDrop { id: KeyspaceId(id) }),
@@ -416,9 +459,17 @@ mod tests {
                     from: Seq(from),
                 },
             }),
-            (1u32..20, 0u64..9).prop_map(move |(id, flushed)| Edit::Index {
+            (1u32..20, 0u64..9, 0u64..9).prop_map(move |(id, flushed, from)| Edit::Index {
                 id: KeyspaceId(id),
-                index: Arc::new(index(flushed))
+                index: Arc::new(index(flushed, from))
+            }),
+            (1u32..20, 0u64..9, 1u64..9).prop_map(|(id, from, until)| Edit::PastIndex {
+                id: KeyspaceId(id),
+                past: Arc::new(PastIndex {
+                    from: Seq(from),
+                    until: Seq(until),
+                    ..PastIndex::default()
+                })
             }),
             (1u32..20, runs(), runs()).prop_map(|(id, taken, freed)| Edit::OwnedSpace {
                 id: KeyspaceId(id),

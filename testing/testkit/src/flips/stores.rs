@@ -103,6 +103,17 @@ pub fn versions() -> Verdict<Specimen> {
     make("versions", &ops, &[], false)
 }
 
+/// A keyspace with history, of which the live entries have been copied several times.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn past_indexes() -> Verdict<Specimen> {
+    let profile = Profile { keys: 30, ..profile(260) };
+    let ops = generate(&profile, 53);
+    let config = Config { history: true, memtable_bytes: 1 << 10, ..config("past indexes") };
+    make_with("past indexes", config, &ops, &[], false)
+}
+
 /// Levels of several depths.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use esker::{Compression, DamagedRange, Db, Entry, Error, Keyspace, Range};
+use esker::{Compression, DamagedRange, Db, Entry, Error, Keyspace, Past, Range};
 
 use crate::config::Config;
 use crate::image::ImageDevice;
@@ -100,7 +100,12 @@ pub fn look(held: &Held<'_>, device: ImageDevice) -> Verdict<Look> {
     for (name, place) in &expected.alive {
         let Some(life) = held.model.life(name, *place) else { continue };
         match db.open_keyspace(name) {
-            Ok(Some(keyspace)) => unreadable.read(&keyspace, life, held.model.at(seq))?,
+            Ok(Some(keyspace)) => {
+                unreadable.read(&Reads::Now(&keyspace), life, held.model.at(seq))?;
+                if held.config.keeps_history() {
+                    unreadable.read_past(&keyspace, life, held.model, seq)?;
+                }
+            }
             other => {
                 let detail = format!("keyspace {name}: {other:?}");
                 return Err(Violation::new(Oracle::DamageIsNotData, detail));
@@ -146,6 +151,31 @@ fn named(error: &Error) -> Verdict {
     ensure(is_named, Oracle::DamageIsNamed, || format!("the answer is: {error}"))
 }
 
+/// The versions of a keyspace's past that are read.
+const VERSIONS: u64 = 5;
+
+/// A keyspace, now or at an earlier version.
+enum Reads<'a> {
+    Now(&'a Keyspace),
+    Past(Past),
+}
+
+impl Reads<'_> {
+    fn get(&self, key: &[u8]) -> esker::Result<Option<Vec<u8>>> {
+        match self {
+            Self::Now(keyspace) => keyspace.get(key),
+            Self::Past(past) => past.get(key),
+        }
+    }
+
+    fn iter(&self) -> esker::Result<Range> {
+        match self {
+            Self::Now(keyspace) => keyspace.iter(),
+            Self::Past(past) => past.iter(),
+        }
+    }
+}
+
 /// The entries that could not be read.
 #[derive(Debug, Default)]
 struct Unreadable {
@@ -159,7 +189,7 @@ struct Unreadable {
 impl Unreadable {
     /// Reads a keyspace by scanning both ways and by key. Every answer must be right, and every key
     /// that is missing from a scan must lie in a range that is said to be damaged.
-    fn read(&mut self, keyspace: &Keyspace, life: &Life, at: At) -> Verdict {
+    fn read(&mut self, keyspace: &Reads<'_>, life: &Life, at: At) -> Verdict {
         let Some(found) = self.scan(keyspace, life, at, Range::next)? else { return Ok(()) };
         self.scan(keyspace, life, at, Range::next_back).map_err(|v| v.at("backwards"))?;
         for (key, value) in life.entries(at) {
@@ -179,10 +209,29 @@ impl Unreadable {
         Ok(())
     }
 
+    /// Reads some of a keyspace's versions up to number `seq`.
+    fn read_past(&mut self, keyspace: &Keyspace, life: &Life, model: &Model, seq: u64) -> Verdict {
+        let lost = self.payload_bytes;
+        for place in 0..VERSIONS {
+            let version = seq * (2 * place + 1) / (2 * VERSIONS);
+            match keyspace.at(version) {
+                Ok(past) => self
+                    .read(&Reads::Past(past), life, model.at(version))
+                    .map_err(|violation| violation.at(format!("version {version}")))?,
+                // It is before the keyspace.
+                Err(Error::Invalid { .. }) => {}
+                Err(error) => named(&error)?,
+            }
+        }
+        // The same block may be read for several versions.
+        self.payload_bytes = lost;
+        Ok(())
+    }
+
     /// The keys that a scan finds; none when it ends with an error.
     fn scan(
         &mut self,
-        keyspace: &Keyspace,
+        keyspace: &Reads<'_>,
         life: &Life,
         at: At,
         step: fn(&mut Range) -> Option<esker::Result<Entry>>,

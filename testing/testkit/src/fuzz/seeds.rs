@@ -12,7 +12,7 @@ use esker_format::history::{HistoryMeta, MILLIONTHS, Retention};
 use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, StoreId};
 use esker_format::log_record::{BatchBuilder, SegmentHeader};
 use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef};
-use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, RemovedRange, TreeMeta};
+use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, PastIndex, RemovedRange, TreeMeta};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::superblock::Superblock;
 use esker_format::value_ref::ValueRef;
@@ -212,6 +212,7 @@ fn records() -> Vec<Vec<u8>> {
         Edit::CleanClose { seq: Seq(99) },
         Edit::KeyspaceOperator { id, name: "esker.add".into() },
         Edit::KeyspaceHistory { id, history: HISTORY },
+        Edit::PastIndex { id, past: Arc::new(past()) },
     ];
     let one = |edit: &Edit| {
         let body = RecordBody::encode(std::slice::from_ref(edit), Generation(7));
@@ -221,6 +222,12 @@ fn records() -> Vec<Vec<u8>> {
     let mut seeds: Vec<Vec<u8>> = edits.iter().map(one).collect();
     seeds.push([&[edits.len() as u8][..], &all].concat());
     seeds
+}
+
+fn past() -> PastIndex {
+    let index = index(1);
+    let (main, sorted_runs, removed) = (index.main, index.sorted_runs, index.removed);
+    PastIndex { from: Seq(3), until: Seq(90), main, sorted_runs, removed }
 }
 
 fn superblocks() -> Vec<Vec<u8>> {

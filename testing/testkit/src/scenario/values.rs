@@ -172,9 +172,41 @@ pub fn versions(seed: u64) -> Scenario {
         ..Profile::default()
     };
     let mut scenario = Scenario::new("versions", Vec::new(), generate(&profile, 80 + seed));
-    // With larger ones, merges take the memtable and are interrupted with it.
+    // Both sizes: what merges of one and of many memtables leave.
     scenario.config.memtable_bytes = if seed.is_multiple_of(200) { 1 << 10 } else { 8 << 10 };
     scenario.config.inline_bytes_max = Some(120);
+    scenario.config.history = true;
+    scenario
+}
+
+/// A keyspace that keeps history and is overwritten all the time: full merges copy what is live,
+/// and leave what they have copied from.
+#[must_use]
+pub fn splits(seed: u64) -> Scenario {
+    let weights = Weights {
+        insert: 30,
+        remove: 4,
+        batch: 4,
+        remove_range: 1,
+        read: 1,
+        snapshot: 1,
+        persist: 1,
+        flush: 1,
+        reopen: 1,
+        ..Weights::default()
+    };
+    let profile = Profile {
+        ops: 240,
+        keys: 40,
+        // So long that a copy has several steps, and records of its progress.
+        value_bytes: 200..=400,
+        synced_percent: 6,
+        weights,
+        ..Profile::default()
+    };
+    let mut scenario = Scenario::new("splits", Vec::new(), generate(&profile, 85 + seed));
+    scenario.config.memtable_bytes = 2 << 10;
+    scenario.config.inline_bytes_max = Some(390);
     scenario.config.history = true;
     scenario
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ids::Generation;
-use crate::meta::{KindMeta, LevelCounts, LevelMeta, RemovedRange};
+use crate::meta::{IndexHistory, KindMeta, LevelCounts, LevelMeta, RemovedRange};
 use crate::ptr::Extent;
 
 const COUNTS: core::ops::Range<u64> = 0..1 << 50;
@@ -97,22 +97,40 @@ fn tail_fence() -> impl Strategy<Value = TailFence> {
     )
 }
 
+fn scope() -> impl Strategy<Value = MergeScope> {
+    prop_oneof![
+        Just(MergeScope::Upper),
+        Just(MergeScope::Full),
+        Just(MergeScope::Gather),
+        any::<u64>().prop_map(|at| MergeScope::Split(Seq(at))),
+    ]
+}
+
+fn history() -> impl Strategy<Value = IndexHistory> {
+    let fields = (any::<u64>(), 0..=crate::history::MILLIONTHS, any::<bool>());
+    fields.prop_map(|(from, replaced_millionths, splits_next)| IndexHistory {
+        from: Seq(from),
+        replaced_millionths,
+        splits_next,
+    })
+}
+
 /// The parts of a merge's progress that do not depend on the index or on its own new levels.
 fn plain_progress() -> impl Strategy<Value = MergeProgress> {
     let key = || vec(any::<u8>(), 0..300);
     (
         any::<(u64, u64)>(),
         (key(), key()),
-        any::<bool>(),
+        scope(),
         shape(),
         any::<Option<u64>>(),
         proptest::option::of(tail_fence()),
     )
-        .prop_map(|((from, to), (wavefront, last_key), full, shape, last, plast)| {
+        .prop_map(|((from, to), (wavefront, last_key), scope, shape, last, plast)| {
             MergeProgress {
                 frozen: (Seq(from.min(to)), Seq(from.max(to))),
                 wavefront,
-                full,
+                scope,
                 shape,
                 last_key,
                 last_data: last.map(Seq),
@@ -162,8 +180,8 @@ fn removed() -> impl Strategy<Value = Arc<[RemovedRange]>> {
 /// Any index with a merge under way.
 fn index() -> impl Strategy<Value = IndexMeta> {
     let runs = vec(tree(1..4, 1), 0..4);
-    let bare = (any::<u64>(), shape(), COUNTS, tree(0..4, 1), runs, removed()).prop_map(
-        |(flushed, shape, merges, main, sorted_runs, removed)| IndexMeta {
+    let bare = (any::<u64>(), shape(), COUNTS, tree(0..4, 1), runs, removed(), history()).prop_map(
+        |(flushed, shape, merges, main, sorted_runs, removed, history)| IndexMeta {
             kind: KindMeta::FdTree,
             flushed_seq: Seq(flushed),
             shape,
@@ -172,6 +190,7 @@ fn index() -> impl Strategy<Value = IndexMeta> {
             merges,
             merge: None,
             removed,
+            history,
         },
     );
     let merged = |index: IndexMeta| {
@@ -317,9 +336,12 @@ fn no_more_inputs_than_merged_levels() {
 
 #[test]
 fn flags_keys_and_counts_have_bounds() {
-    for field in [2, 9, 10] {
+    for field in [9, 10] {
         assert_eq!(with(field, &[2]).unwrap_err(), ("flag is neither 0 nor 1", 0));
     }
+    let unknown = "a merge is of a kind that is unknown to this version";
+    assert_eq!(with(2, &[4]).unwrap_err(), (unknown, 0));
+    assert_eq!(with(2, &[2, 9]).unwrap().scope, MergeScope::Split(Seq(9)));
     let key = |len: usize| {
         let mut bytes = Vec::new();
         put_byte_string(&mut bytes, &vec![b'k'; len]);

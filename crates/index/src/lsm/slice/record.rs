@@ -207,5 +207,5 @@ fn with_slice(
     let left = runs.iter().filter(|spent| !spent.run.consumed.is_everything());
     let runs = left.map(|spent| Arc::new(spent.run.clone()) as Part);
     let parts = newer.iter().cloned().chain(runs).chain(levels).collect();
-    View::new(Arc::clone(&view.memtable), parts, Arc::clone(&view.removed))
+    view.with_parts(Arc::clone(&view.memtable), parts)
 }

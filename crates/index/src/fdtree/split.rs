@@ -1,0 +1,169 @@
+//! Full merges of a keyspace with history: which of them split, and what a split leaves.
+//!
+//! A full merge that would leave too many superseded entries ([`share`]) becomes two: everything
+//! above the bottom is gathered into one level, and then what is live is copied, as of the newest
+//! number in the main tree. Runs that were flushed meanwhile take no part: all of their numbers are
+//! newer. Where there is only one run or level above the bottom, it takes part in the split as it
+//! is.
+
+use esker_format::ids::Seq;
+use esker_format::meta::{IndexHistory, IndexMeta, LevelMeta, MergeScope, PastIndex, Shape};
+use esker_substrate::planted::{self, Bug};
+
+use super::prepare::{self, Incoming, Prepared};
+use super::{FdTreeIndex, shape};
+use crate::history::share::{self, Load};
+use crate::merge::Inputs;
+
+/// A merge that keeps history in another way than by keeping every version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Special {
+    pub scope: MergeScope,
+    /// Sorted runs that it consumes, the oldest ones.
+    pub runs: usize,
+}
+
+impl FdTreeIndex<'_> {
+    /// The share of superseded entries at which full merges split; 1 where they never do.
+    fn split_share(&self) -> f64 {
+        let share = self.history().map_or(1.0, |history| history.share);
+        if self.scheme().tightens() { share } else { 1.0 }
+    }
+
+    /// Whether full merges may split.
+    pub(super) fn may_split(&self) -> bool {
+        self.split_share() < 1.0
+    }
+
+    /// What the merge that begins now is, unless it keeps every version: a full one where `full` is
+    /// set, and else of what is due.
+    pub(super) fn special(&self, durable: &IndexMeta, full: bool) -> Option<Special> {
+        if !self.may_split() || !has_bottom(durable) {
+            return None;
+        }
+        if durable.history.splits_next {
+            return split(durable, 0);
+        }
+        let merges_all = full || self.prepare(durable, false, Incoming::default()).full;
+        let replaced = share::of_millionths(durable.history.replaced_millionths);
+        if !merges_all || !load(durable).splits(replaced, self.split_share()) {
+            return None;
+        }
+        let runs = durable.sorted_runs.len();
+        let upper = durable.main.levels.iter().filter(|level| !is_bottom(durable, level));
+        let upper = upper.filter(|level| level.counts.data_entries() > 0).count();
+        if runs + upper <= 1 {
+            return split(durable, runs);
+        }
+        Some(Special { scope: MergeScope::Gather, runs })
+    }
+
+    /// The plan of such a merge.
+    pub(super) fn prepare_special(&self, durable: &IndexMeta, special: Special) -> Prepared {
+        let levels = &durable.main.levels;
+        let first = durable.sorted_runs.len().saturating_sub(special.runs);
+        let runs = durable.sorted_runs.get(first..).unwrap_or_default();
+        let incoming = Incoming::of(runs);
+        let (kappa0, codec) = (self.kappa0_bytes(), self.codec());
+        if special.scope == MergeScope::Gather {
+            return prepare::gather(levels, incoming, kappa0, durable.shape.t, codec);
+        }
+        prepare::prepare(&durable.shape, levels, incoming, true, kappa0, self.tree.sizes, codec)
+    }
+
+    /// Bytes that a split writes, as far as is known before.
+    pub(super) fn live_bytes(&self, durable: &IndexMeta, prepared: &Prepared) -> u64 {
+        let load = load(durable);
+        let dead = load.dead(share::of_millionths(durable.history.replaced_millionths));
+        let live = 1.0 - dead / load.entries.max(1) as f64;
+        (prepared.plan.data_bytes as f64 * live) as u64
+    }
+
+    /// The state of history behind a merge with `inputs` of `durable`, which has left `levels`; and
+    /// the shape that follows, where a full merge may choose one.
+    pub(super) fn after(
+        &self,
+        inputs: &Inputs,
+        durable: &IndexMeta,
+        levels: &[LevelMeta],
+    ) -> (IndexHistory, Option<Shape>) {
+        let history = durable.history;
+        let (entries, dead) = match inputs.scope {
+            MergeScope::Upper => return (history, None),
+            MergeScope::Gather => return (IndexHistory { splits_next: true, ..history }, None),
+            MergeScope::Full | MergeScope::Split(_) => entries_of(levels),
+        };
+        let load = merged_load(durable, inputs.sorted_runs);
+        let splits_at = inputs.scope.splits_at();
+        let found = if splits_at.is_some() { load.entries.saturating_sub(entries) } else { dead };
+        let replaced = load.replaced(found);
+        let upper_max = share::upper_max(entries, dead, replaced, self.split_share());
+        let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
+        let kappa0_bytes = inputs.shape.kappa0_bytes;
+        let shape = self.tree.sizes.choose_within(data_bytes, kappa0_bytes, upper_max);
+        let history = IndexHistory {
+            from: splits_at.unwrap_or(history.from),
+            replaced_millionths: share::millionths(replaced),
+            splits_next: false,
+        };
+        (history, Some(shape))
+    }
+
+    /// What a split with `inputs` leaves of `durable`.
+    pub(super) fn past(&self, inputs: &Inputs, durable: &IndexMeta) -> Option<PastIndex> {
+        let until = inputs.scope.splits_at()?;
+        let begins = self.history_from().unwrap_or_default();
+        let removed = self.view().removed.up_to(until);
+        let first = durable.sorted_runs.len().saturating_sub(inputs.sorted_runs);
+        Some(PastIndex {
+            from: begins.max(durable.history.from),
+            until,
+            main: durable.main.clone(),
+            sorted_runs: durable.sorted_runs.get(first..).unwrap_or_default().to_vec(),
+            removed: match planted::is(Bug::PastWithoutRemovals) {
+                true => Default::default(),
+                false => removed.ranges().clone(),
+            },
+        })
+    }
+}
+
+/// A split of the main tree and of the oldest `runs` runs, as of the newest number in them.
+fn split(durable: &IndexMeta, runs: usize) -> Option<Special> {
+    let first = durable.sorted_runs.len().saturating_sub(runs);
+    let runs_merged = durable.sorted_runs.get(first..).unwrap_or_default();
+    let levels = runs_merged.iter().flat_map(|run| &run.levels).chain(&durable.main.levels);
+    let newest = levels.map(|level| level.seqs.1).max().unwrap_or(Seq(0));
+    let follows = newest > durable.history.from;
+    follows.then_some(Special { scope: MergeScope::Split(newest), runs })
+}
+
+fn is_bottom(durable: &IndexMeta, level: &LevelMeta) -> bool {
+    level.rank == shape::bottom_rank(&durable.shape)
+}
+
+fn has_bottom(durable: &IndexMeta) -> bool {
+    let bottom = durable.main.levels.last().filter(|level| is_bottom(durable, level));
+    bottom.is_some_and(|level| level.counts.data_entries() > 0)
+}
+
+fn load(durable: &IndexMeta) -> Load {
+    merged_load(durable, durable.sorted_runs.len())
+}
+
+/// That of the main tree and the oldest `runs` runs.
+fn merged_load(durable: &IndexMeta, runs: usize) -> Load {
+    let first = durable.sorted_runs.len().saturating_sub(runs);
+    let runs = durable.sorted_runs.get(first..).unwrap_or_default();
+    Load::of(runs, &durable.main, |level| is_bottom(durable, level))
+}
+
+/// All entries of levels, and the superseded ones among them.
+fn entries_of(levels: &[LevelMeta]) -> (u64, u64) {
+    let counts = levels.iter().map(|level| level.counts);
+    counts.fold((0, 0), |(entries, dead), counts| {
+        let here = counts.data_entries();
+        let superseded = counts.kept_for_snapshots.saturating_add(counts.tombstones).min(here);
+        (entries + here, dead + superseded)
+    })
+}

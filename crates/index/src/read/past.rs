@@ -1,0 +1,140 @@
+//! Past indexes, as readers find them: see [`history`](crate::history).
+//!
+//! A past index is opened by the first reader that needs it, and its fences are read when a search
+//! comes to them. The fences of past indexes may take a quarter of the memory for fences: those
+//! that were not used for longest are closed first.
+//!
+//! Thread safety: any number of threads; a lookup takes one lock for a moment.
+
+use std::sync::Arc;
+
+use esker_format::ids::Seq;
+use esker_format::meta::{PastIndex, TreeMeta};
+use esker_substrate::budget::Part as MemoryPart;
+use esker_substrate::error::Result;
+use esker_substrate::sync::Mutex;
+
+use crate::read::range_tombstones::RangeTombstones;
+use crate::read::source::{Part, Run, find};
+use crate::run::lookup::{Found, Probe};
+use crate::run::tree::{BlockReader, Tree};
+
+/// The share of the memory for fences that past indexes may take.
+const FENCES_SHARE: u64 = 4;
+
+/// The past indexes of a keyspace, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct PastIndexes {
+    all: Vec<Arc<PastIndex>>,
+    opened: Arc<Mutex<Opened>>,
+}
+
+/// The open ones, the most recently used last.
+type Opened = Vec<Arc<OpenPast>>;
+
+/// A past index that is open.
+#[derive(Debug)]
+pub(crate) struct OpenPast {
+    pub meta: Arc<PastIndex>,
+    /// Newest first.
+    pub parts: Vec<Part>,
+    pub removed: RangeTombstones,
+}
+
+impl OpenPast {
+    /// Opens it. No I/O.
+    fn new(meta: &Arc<PastIndex>) -> Self {
+        let run = |tree: &TreeMeta| Run::whole(Arc::new(Tree::unopened(tree.clone())));
+        Self {
+            parts: meta.trees().map(run).collect(),
+            removed: RangeTombstones::new(Arc::clone(&meta.removed)),
+            meta: Arc::clone(meta),
+        }
+    }
+
+    /// The newest version that `probe`, which knows the range tombstones, may see.
+    pub fn get_any(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
+        find(&self.parts, reader, probe)
+    }
+
+    fn fence_memory_bytes(&self) -> u64 {
+        let trees = self.parts.iter().flat_map(|part| part.trees());
+        trees.map(|(tree, _)| tree.fence_memory_bytes()).sum()
+    }
+}
+
+impl PastIndexes {
+    pub fn new(all: Vec<Arc<PastIndex>>) -> Self {
+        Self { all, opened: Arc::default() }
+    }
+
+    /// The same and one more, the newest.
+    pub fn with(&self, past: Arc<PastIndex>) -> Self {
+        let all = self.all.iter().cloned().chain([past]).collect();
+        Self { all, opened: Arc::clone(&self.opened) }
+    }
+
+    pub fn all(&self) -> &[Arc<PastIndex>] {
+        &self.all
+    }
+
+    /// Whether a reader as of `seq` searches the index of now.
+    pub fn is_now(&self, seq: Seq) -> bool {
+        self.all.last().is_none_or(|last| last.until <= seq)
+    }
+
+    /// The past index that a reader as of `seq` searches; `None` for the index of now.
+    pub fn at(&self, reader: &BlockReader, seq: Seq) -> Option<Arc<OpenPast>> {
+        if self.is_now(seq) {
+            return None;
+        }
+        let place = self.all.partition_point(|past| past.until <= seq);
+        self.all.get(place).map(|meta| self.open(reader, meta))
+    }
+
+    /// The one before the index that begins with version `from`.
+    pub fn before(&self, reader: &BlockReader, from: Seq) -> Option<Arc<OpenPast>> {
+        let place = self.all.partition_point(|past| past.until <= from);
+        self.all.get(place.checked_sub(1)?).map(|meta| self.open(reader, meta))
+    }
+
+    fn open(&self, reader: &BlockReader, meta: &Arc<PastIndex>) -> Arc<OpenPast> {
+        let mut opened = self.opened.lock();
+        let place = opened.iter().position(|past| past.meta.until == meta.until);
+        let past = match place {
+            Some(place) => opened.remove(place),
+            None => Arc::new(OpenPast::new(meta)),
+        };
+        opened.push(Arc::clone(&past));
+        let most = reader.budget.share_bytes(MemoryPart::Fences) / FENCES_SHARE;
+        let mut bytes: u64 = opened.iter().map(|past| past.fence_memory_bytes()).sum();
+        while bytes > most && opened.len() > 1 {
+            bytes = bytes.saturating_sub(opened.remove(0).fence_memory_bytes());
+        }
+        past
+    }
+
+    /// Memory that the fences of open ones take, in bytes.
+    pub fn fence_memory_bytes(&self) -> u64 {
+        self.opened.lock().iter().map(|past| past.fence_memory_bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: two past indexes, for the versions 3 to 9 and 10 to 19.
+    #[test]
+    fn each_version_has_one_index() {
+        let past = |from, until| {
+            Arc::new(PastIndex { from: Seq(from), until: Seq(until), ..PastIndex::default() })
+        };
+        let none = PastIndexes::default();
+        assert!(none.is_now(Seq(0)));
+        let two = none.with(past(3, 10)).with(past(10, 20));
+        let place = |seq| two.all.partition_point(|past| past.until <= Seq(seq));
+        assert_eq!([3, 9, 10, 19].map(place), [0, 0, 1, 1]);
+        assert!(!two.is_now(Seq(19)) && two.is_now(Seq(20)));
+    }
+}
