@@ -1,8 +1,9 @@
 //! Past indexes, as readers find them: see [`history`](crate::history).
 //!
-//! A past index is opened by the first reader that needs it, and its fences are read when a search
-//! comes to them. The fences of past indexes may take a quarter of the memory for fences: those
-//! that were not used for longest are closed first.
+//! A past index is opened by the first reader that needs it, and its top fences are read when a
+//! search comes to them; its other fences are in blocks, as entries are. The top fences of past
+//! indexes may take a quarter of the memory for fences: those that were not used for longest are
+//! closed first.
 //!
 //! Thread safety: any number of threads; a lookup takes one lock for a moment.
 
@@ -44,7 +45,7 @@ pub(crate) struct OpenPast {
 impl OpenPast {
     /// Opens it. No I/O.
     fn new(meta: &Arc<PastIndex>) -> Self {
-        let run = |tree: &TreeMeta| Run::whole(Arc::new(Tree::unopened(tree.clone())));
+        let run = |tree: &TreeMeta| Run::whole(Arc::new(Tree::past(tree.clone())));
         Self {
             parts: meta.trees().map(run).collect(),
             removed: RangeTombstones::new(Arc::clone(&meta.removed)),

@@ -68,7 +68,8 @@ impl BlockReader {
 pub struct Tree {
     pub(crate) meta: Arc<TreeMeta>,
     pub(super) levels: Vec<LevelFences>,
-    /// A merge is writing or consuming the tree: no fences are loaded for it.
+    /// A merge is writing or consuming the tree, or it is one of a past index: no fences are loaded
+    /// for it.
     pub(super) moving: bool,
     /// A merge is writing it.
     growing: bool,
@@ -165,6 +166,12 @@ impl Tree {
     pub(crate) fn unopened(meta: TreeMeta) -> Self {
         let levels = meta.levels.iter().map(|_| LevelFences::default()).collect();
         Self::written(Arc::new(meta), levels)
+    }
+
+    /// The same of a tree that is searched seldom: no fences but the top ones come into memory,
+    /// and the cache has the others' blocks.
+    pub(crate) fn past(meta: TreeMeta) -> Self {
+        Self { moving: true, ..Self::unopened(meta) }
     }
 
     /// Opens a tree: reads the blocks of its top fences, one I/O each. Where they cannot be
