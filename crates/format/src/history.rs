@@ -12,12 +12,24 @@ use crate::ids::Seq;
 pub const MILLIONTHS: u32 = 1_000_000;
 
 const RETENTION_ALL: u8 = 0;
+const RETENTION_FOR: u8 = 1;
+const RETENTION_NEWEST: u8 = 2;
 
 /// The versions that stay readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
     /// All of them.
     All,
+    /// Those of the last so many milliseconds, at least 1.
+    For {
+        /// Milliseconds.
+        millis: u64,
+    },
+    /// Those whose numbers are the last so many, at least 1.
+    Newest {
+        /// Numbers.
+        versions: u64,
+    },
 }
 
 /// A keyspace's history.
@@ -37,6 +49,8 @@ impl HistoryMeta {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let (kind, amount) = match self.retention {
             Retention::All => (RETENTION_ALL, 0),
+            Retention::For { millis } => (RETENTION_FOR, millis),
+            Retention::Newest { versions } => (RETENTION_NEWEST, versions),
         };
         out.push(kind);
         put_varint(out, amount);
@@ -50,6 +64,11 @@ impl HistoryMeta {
         let retention = match (reader.u8()?, reader.varint()?) {
             (RETENTION_ALL, 0) => Retention::All,
             (RETENTION_ALL, _) => return Err(at.error("history of an amount that has none")),
+            (RETENTION_FOR | RETENTION_NEWEST, 0) => {
+                return Err(at.error("history of nothing"));
+            }
+            (RETENTION_FOR, millis) => Retention::For { millis },
+            (RETENTION_NEWEST, versions) => Retention::Newest { versions },
             _ => return Err(at.error("history is kept in an unknown way: use a newer esker")),
         };
         let at = reader.clone();

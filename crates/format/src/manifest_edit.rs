@@ -42,6 +42,8 @@ const TAG_KEYSPACE_OPERATOR: u8 = 10;
 const TAG_VALUES: u8 = 11;
 const TAG_KEYSPACE_HISTORY: u8 = 12;
 const TAG_PAST_INDEX: u8 = 13;
+const TAG_PAST_DROPPED: u8 = 14;
+const TAG_PAST_SPACE: u8 = 15;
 
 /// A log segment in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,20 @@ pub enum Edit {
         id: KeyspaceId,
         /// The index as it was.
         past: Arc<PastIndex>,
+    },
+    /// A keyspace has given up its past indexes that end at this version or before.
+    PastDropped {
+        /// The keyspace.
+        id: KeyspaceId,
+        /// The first version that is left.
+        until: Seq,
+    },
+    /// Space of blobs to which no index will refer but those that are past with the next split.
+    PastSpace {
+        /// The keyspace.
+        id: KeyspaceId,
+        /// The space: part of what the keyspace has taken.
+        released: Vec<Extent>,
     },
     /// Space of blobs that entries of a keyspace's levels refer to.
     OwnedSpace {
@@ -231,6 +247,16 @@ impl Edit {
                 past.encode(out);
                 TAG_PAST_INDEX
             }
+            Self::PastDropped { id, until } => {
+                put_varint(out, id.0.into());
+                put_varint(out, until.0);
+                TAG_PAST_DROPPED
+            }
+            Self::PastSpace { id, released } => {
+                put_varint(out, id.0.into());
+                encode_extents(out, released);
+                TAG_PAST_SPACE
+            }
             Self::OwnedSpace { id, taken, freed } => {
                 put_varint(out, id.0.into());
                 encode_extents(out, taken);
@@ -283,6 +309,12 @@ impl Edit {
             TAG_PAST_INDEX => {
                 let id = keyspace_id(reader)?;
                 Self::PastIndex { id, past: Arc::new(PastIndex::decode(reader)?) }
+            }
+            TAG_PAST_DROPPED => {
+                Self::PastDropped { id: keyspace_id(reader)?, until: Seq(reader.varint()?) }
+            }
+            TAG_PAST_SPACE => {
+                Self::PastSpace { id: keyspace_id(reader)?, released: decode_extents(reader)? }
             }
             TAG_VALUES => Self::OwnedSpace {
                 id: keyspace_id(reader)?,

@@ -35,6 +35,7 @@ use crate::record::{Durable, RecordEdits};
 use crate::run::tree::BlockReader;
 use crate::upkeep::balance::{Balance, KeptTombstones, flushed_balance};
 use crate::upkeep::pause::Paused;
+use crate::upkeep::retention::Pins;
 use crate::upkeep::values::Values;
 
 /// The resources that all keyspaces of a store share.
@@ -130,6 +131,8 @@ pub struct Index {
     pub(super) reserve_users: AtomicU32,
     /// Memory of the memtables that the budget knows of.
     pub(super) counted_bytes: AtomicU64,
+    /// Versions that somebody reads, and those that are being given up.
+    pub(super) pins: Mutex<Pins>,
     /// Shared by operations and exclusive to merges, in exclusive schemes alone.
     pub(super) exclusive: RwLock<()>,
 }
@@ -187,6 +190,7 @@ impl Index {
             kept_for_removals: Mutex::new(0),
             reserve_users: 0.into(),
             counted_bytes: 0.into(),
+            pins: Mutex::default(),
             exclusive: RwLock::default(),
             env,
         }
@@ -393,7 +397,9 @@ impl Index {
     /// The same with the past indexes that the manifest records for it, oldest first.
     #[must_use]
     pub fn with_past(self, past: Vec<Arc<PastIndex>>) -> Self {
-        let past = Arc::new(PastIndexes::new(past));
+        let began = self.history_from().unwrap_or_default();
+        let now_from = self.durable.load().history.from;
+        let past = Arc::new(PastIndexes::new(past, now_from, began));
         self.views.publish(|view| {
             let (memtable, removed) = (Arc::clone(&view.memtable), Arc::clone(&view.removed));
             View::new(memtable, view.parts.clone(), removed, past)
@@ -409,6 +415,12 @@ impl Index {
     /// The records of the past indexes, oldest first. Nothing until the next split changes them.
     pub fn past_indexes(&self) -> Vec<Arc<PastIndex>> {
         self.past().all().to_vec()
+    }
+
+    /// The first version that can be read, where the keyspace keeps history.
+    pub fn oldest_version(&self) -> Option<Seq> {
+        let from = self.history_from()?;
+        Some(from.max(self.views.load().past.dropped_until()))
     }
 
     /// Whether the next merge copies what is live, and leaves the rest as a past index.

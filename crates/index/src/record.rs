@@ -64,6 +64,10 @@ pub struct RecordEdits {
     pub values: ValuesEdit,
     /// The past index that a split has left.
     pub past: Option<Arc<PastIndex>>,
+    /// Space of blobs that the past index of the split under way has for itself.
+    pub released: Vec<Extent>,
+    /// Past indexes that end at this version or before are given up.
+    pub dropped_until: Option<Seq>,
 }
 
 /// A change of the durable state. All methods except `values` are called once, in this order,
@@ -75,6 +79,11 @@ pub(crate) trait Change {
 
     /// The past index that it leaves.
     fn past(&self) -> Option<Arc<PastIndex>> {
+        None
+    }
+
+    /// The first version that is left, where past indexes are given up.
+    fn dropped_until(&self) -> Option<Seq> {
         None
     }
 
@@ -126,7 +135,12 @@ impl Index {
         if planted::is(Bug::ReclaimBeforeCommit) {
             self.reclaim(std::mem::take(&mut freed))?;
         }
-        let edits = RecordEdits { values: change.values().recorded(), past: change.past() };
+        let edits = RecordEdits {
+            values: change.values().recorded(),
+            past: change.past(),
+            released: change.values().released(),
+            dropped_until: change.dropped_until(),
+        };
         let made = self.make_durable(&meta, &edits, commit);
         if made.is_ok() || self.env.poison.reason().is_some() {
             change.keep_space();

@@ -10,7 +10,8 @@ use esker_format::ids::Seq;
 use crate::error::Result;
 use crate::large;
 use crate::limits::validate_key;
-use crate::past::oldest_version;
+use crate::past::{oldest_version, pinned};
+use crate::read_point::Pin;
 use crate::shared::Shared;
 use crate::slot::Slot;
 
@@ -24,12 +25,14 @@ pub struct Change {
     pub value: Option<Vec<u8>>,
 }
 
-/// The changes of one key, newest first: an iterator over `Result<Change>`. It holds no versions
-/// and blocks nothing. After an error it is finished.
+/// The changes of one key, newest first: an iterator over `Result<Change>`. It blocks nothing, and
+/// keeps all versions readable while it lives. After an error it is finished.
 pub struct Changes {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
     key: Vec<u8>,
+    /// Keeps the oldest version that can be read.
+    oldest: Arc<Pin>,
     /// Only versions from here on.
     since: Seq,
     /// The newest version that may be next.
@@ -47,13 +50,14 @@ impl Changes {
         up_to: Seq,
     ) -> Result<Self> {
         validate_key(key)?;
-        let since = {
+        let oldest = {
             let _open = shared.enter()?;
-            Seq(oldest_version(slot)?)
+            oldest_version(slot)?
         };
+        let (pin, since) = (pinned(shared, slot, oldest)?, Seq(oldest));
         let (shared, slot) = (Arc::clone(shared), Arc::clone(slot));
         let up_to = Some(up_to);
-        Ok(Self { shared, slot, key: key.to_vec(), since, up_to, found: None })
+        Ok(Self { shared, slot, key: key.to_vec(), oldest: pin, since, up_to, found: None })
     }
 
     /// Only the changes that `version` and later ones made.
@@ -91,7 +95,8 @@ impl Changes {
 
     /// The next older version: its number and its value.
     fn older(&mut self) -> Result<Option<(Seq, Option<Value>)>> {
-        let Some(up_to) = self.up_to else { return Ok(None) };
+        let oldest = self.oldest.at().seq;
+        let Some(up_to) = self.up_to.filter(|up_to| *up_to >= oldest) else { return Ok(None) };
         let found = self.slot.read(|tree| tree.version(&self.key, up_to))??;
         let older = found.as_ref().and_then(|(seq, _)| seq.0.checked_sub(1));
         self.up_to = older.map(Seq).filter(|seq| *seq > Seq(0));

@@ -537,11 +537,17 @@ fn check_history(slot: &Slot, asked: &KeyspaceOptions) -> Result<()> {
     let name = &slot.name;
     if let Some(history) = slot.tree()?.history() {
         let has = Share::of(history.share);
-        return match asked.history_share {
-            Some(share) if share != has => Err(Error::invalid(format!(
+        if asked.history_share.is_some_and(|share| share != has) {
+            return Err(Error::invalid(format!(
                 "keyspace {name} was created with a history_share of {}",
                 history.share
-            ))),
+            )));
+        }
+        let kept = slot.history.map(|history| History::of(history.retention));
+        return match (asked.history, kept) {
+            (Some(asked), Some(kept)) if asked.retention() != kept.retention() => {
+                Err(Error::invalid(format!("keyspace {name} was created with history {kept:?}")))
+            }
             _ => Ok(()),
         };
     }

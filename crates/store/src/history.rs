@@ -1,5 +1,7 @@
 //! What of a keyspace's past is kept.
 
+use std::time::Duration;
+
 use esker_format::history::{HistoryMeta, MILLIONTHS, Retention};
 use esker_format::ids::Seq;
 use esker_index::history::share::of_millionths;
@@ -11,6 +13,12 @@ pub enum History {
     /// All of them, for ever: nothing that was committed is dropped, and space grows with every
     /// write.
     All,
+    /// Those of at least this long, from 1 ms: what was readable so long ago. Space of earlier ones
+    /// is freed as whole indexes are not needed any more.
+    For(Duration),
+    /// At least those whose numbers are the last so many, from 1. Each write of the store takes a
+    /// number.
+    Newest(u64),
 }
 
 /// The share of superseded entries at which a keyspace's live entries are copied, in millionths.
@@ -43,11 +51,35 @@ impl Default for Share {
 
 impl History {
     /// The record of a keyspace that begins to keep history at `from`.
-    pub(crate) const fn meta(self, share: Share, from: Seq) -> HistoryMeta {
-        let retention = match self {
+    pub(crate) fn meta(self, share: Share, from: Seq) -> HistoryMeta {
+        HistoryMeta { retention: self.retention(), share_millionths: share.0, from }
+    }
+
+    pub(crate) fn retention(self) -> Retention {
+        match self {
             Self::All => Retention::All,
-        };
-        HistoryMeta { retention, share_millionths: share.0, from }
+            Self::For(time) => {
+                Retention::For { millis: u64::try_from(time.as_millis()).unwrap_or(u64::MAX) }
+            }
+            Self::Newest(versions) => Retention::Newest { versions },
+        }
+    }
+
+    /// The history with such a retention.
+    pub(crate) const fn of(retention: Retention) -> Self {
+        match retention {
+            Retention::All => Self::All,
+            Retention::For { millis } => Self::For(Duration::from_millis(millis)),
+            Retention::Newest { versions } => Self::Newest(versions),
+        }
+    }
+
+    /// Whether it keeps anything.
+    pub(crate) fn is_valid(self) -> bool {
+        !matches!(
+            self.retention(),
+            Retention::For { millis: 0 } | Retention::Newest { versions: 0 }
+        )
     }
 }
 

@@ -111,6 +111,7 @@ mod read;
 mod read_point;
 mod reclaim;
 mod removal;
+mod retention;
 mod room;
 mod shared;
 mod slot;

@@ -23,6 +23,7 @@ use esker_substrate::planted::{self, Bug, Race};
 use crate::error::{Error, Result};
 use crate::memory_pressure;
 use crate::reclaim;
+use crate::retention;
 use crate::shared::Core;
 use crate::slot::{Slot, Stall};
 use crate::stall_stats::Why;
@@ -264,6 +265,7 @@ pub(crate) fn step(shared: &Core, slot: &Slot, which: BackgroundJob) -> Result<S
     let result = if idle { stepped } else { note(slot, which, stepped) };
     if matches!(result, Ok(Step::Done)) {
         tracing::debug!(keyspace = slot.name, ?which, "done");
+        retention::drop_past(shared, slot);
         if which == BackgroundJob::Merge {
             reclaim::truncate_spare(shared);
         }
@@ -478,7 +480,7 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
 ///
 /// The log goes first: the record promises that everything up to its numbers is in the index, and
 /// a batch of which only one keyspace's part had survived would have been torn.
-fn commit_index(
+pub(crate) fn commit_index(
     shared: &Core,
     id: KeyspaceId,
     meta: &IndexMeta,
@@ -488,7 +490,10 @@ fn commit_index(
         shared.log.sync_to(must_be_durable(shared, meta))?;
     }
     let mut edits = vec![Edit::Index { id, index: Arc::new(meta.clone()) }];
+    let released = changed.released.clone();
+    edits.extend((!released.is_empty()).then_some(Edit::PastSpace { id, released }));
     edits.extend(changed.past.clone().map(|past| Edit::PastIndex { id, past }));
+    edits.extend(changed.dropped_until.map(|until| Edit::PastDropped { id, until }));
     if !changed.values.is_empty() {
         let ValuesEdit { taken, freed } = changed.values.clone();
         edits.push(Edit::OwnedSpace { id, taken, freed });

@@ -93,7 +93,7 @@ impl<'a> NewKeyspace<'a> {
         if let Some(operator) = self.operator {
             tree.set_operator(operator.of(self.name));
         }
-        Arc::new(Slot::new(self.id, self.name.to_owned(), tree))
+        Arc::new(Slot::new(self.id, self.name.to_owned(), tree, self.history))
     }
 }
 

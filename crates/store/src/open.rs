@@ -281,7 +281,7 @@ fn open_trees(
         };
         let meta = keyspace.index.as_ref().clone();
         let tree = Index::open(Arc::clone(env), id, meta, options)
-            .with_past(keyspace.past.to_vec())
+            .with_past(keyspace.past_indexes())
             .with_values(keyspace.values.as_ref().clone());
         let name = keyspace.name.clone();
         if let Some(operator) = &keyspace.operator {
@@ -291,7 +291,7 @@ fn open_trees(
                 function: Merge::stored(operator),
             });
         }
-        (name.clone(), Arc::new(Slot::new(id, name, tree)))
+        (name.clone(), Arc::new(Slot::new(id, name, tree, keyspace.history)))
     };
     state.keyspaces.iter().map(slot).collect()
 }

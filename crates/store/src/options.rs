@@ -267,6 +267,9 @@ impl KeyspaceOptions {
         if self.history.is_some() && self.index.is_some_and(|index| index != IndexKind::FdTree) {
             return Err(Error::invalid("a keyspace with history has an index of kind fdtree"));
         }
+        if !self.history.is_none_or(History::is_valid) {
+            return Err(Error::invalid("history is kept for 1 ms, or for 1 version, at least"));
+        }
         if !self.history_share.is_none_or(Share::is_valid) {
             return Err(Error::invalid("history_share is 0.2 to 0.8, or 1.0 for no copies"));
         }

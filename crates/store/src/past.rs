@@ -13,34 +13,32 @@ use crate::error::{Error, Result};
 use crate::large::{self, ValueReader};
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
-use crate::read_point::ReadPoint;
+use crate::read_point::{Pin, ReadPoint};
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::times;
 
 /// A keyspace as it was at one version: what a reader would have found after that commit and before
-/// the next one. A cheap handle, which holds no versions and blocks nothing: the keyspace keeps its
-/// history.
+/// the next one. A cheap handle, which blocks nothing. Where the keyspace keeps its history for a
+/// time, the version stays readable as long as there is a handle or a range of it.
 #[derive(Clone)]
 pub struct Past {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
-    at: At,
+    pin: Arc<Pin>,
 }
 
 impl Past {
     /// The keyspace of `slot` at `version`.
     pub(crate) fn new(shared: &Arc<Shared>, slot: &Arc<Slot>, version: u64) -> Result<Self> {
-        check_version(shared, slot, version)?;
-        // Values in it have no time to live.
-        let at = At { seq: Seq(version), now: Moment(0) };
-        Ok(Self { shared: Arc::clone(shared), slot: Arc::clone(slot), at })
+        let pin = pinned(shared, slot, version)?;
+        Ok(Self { shared: Arc::clone(shared), slot: Arc::clone(slot), pin })
     }
 
     /// The version.
     #[must_use]
-    pub const fn version(&self) -> u64 {
-        self.at.seq.0
+    pub fn version(&self) -> u64 {
+        self.pin.at().seq.0
     }
 
     /// The time at which the version was committed: see [`Db::time_of`](crate::Db::time_of).
@@ -50,7 +48,7 @@ impl Past {
     pub fn time(&self) -> Result<Option<SystemTime>> {
         let _open = self.shared.enter()?;
         let Some(times) = self.shared.times.get() else { return Ok(None) };
-        Ok(times.of(self.at.seq)?.and_then(times::system_time))
+        Ok(times.of(self.pin.at().seq)?.and_then(times::system_time))
     }
 
     /// The value that `key` had. Costs what [`Keyspace::get`](crate::Keyspace::get) costs.
@@ -58,7 +56,7 @@ impl Past {
     /// # Errors
     /// Those of [`Keyspace::get`](crate::Keyspace::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        read::get(&self.shared, &self.slot, key.as_ref(), Some(self.at))
+        read::get(&self.shared, &self.slot, key.as_ref(), Some(self.pin.at()))
     }
 
     /// Whether `key` had a value.
@@ -66,7 +64,7 @@ impl Past {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        read::contains(&self.shared, &self.slot, key.as_ref(), Some(self.at))
+        read::contains(&self.shared, &self.slot, key.as_ref(), Some(self.pin.at()))
     }
 
     /// The value that `key` had, as a stream.
@@ -85,7 +83,7 @@ impl Past {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        read::multi_get(&self.shared, &self.slot, keys, self.at)
+        read::multi_get(&self.shared, &self.slot, keys, self.pin.at())
     }
 
     /// The entry with the smallest key.
@@ -134,11 +132,11 @@ impl Past {
     /// # Errors
     /// Those of [`Keyspace::history`](crate::Keyspace::history).
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Changes> {
-        Changes::new(&self.shared, &self.slot, key.as_ref(), self.at.seq)
+        Changes::new(&self.shared, &self.slot, key.as_ref(), self.pin.at().seq)
     }
 
     fn point(&self) -> ReadPoint {
-        ReadPoint::Retained(self.at)
+        ReadPoint::Retained(Arc::clone(&self.pin))
     }
 
     fn scan(&self, interval: Interval) -> Range {
@@ -155,16 +153,24 @@ impl fmt::Debug for Past {
     }
 }
 
-/// Fails for a version that cannot be read: of a keyspace without history, from before it began, or
-/// of the future.
-pub(crate) fn check_version(shared: &Shared, slot: &Slot, version: u64) -> Result<()> {
+/// Keeps a version readable.
+///
+/// # Errors
+/// [`Error::Invalid`] for a version that cannot be read: of a keyspace without history, from before
+/// it began, given up, or of the future.
+pub(crate) fn pinned(shared: &Shared, slot: &Arc<Slot>, version: u64) -> Result<Arc<Pin>> {
     let _open = shared.enter()?;
-    let (name, from) = (&slot.name, oldest_version(slot)?);
     let newest = shared.snapshots().visible().0;
-    if (from..=newest).contains(&version) {
-        return Ok(());
+    // Values in it have no time to live.
+    let at = At { seq: Seq(version), now: Moment(0) };
+    let from = oldest_version(slot)?;
+    if version <= newest
+        && let Some(pin) = Pin::new(slot, at)
+    {
+        return Ok(pin);
     }
-    let place = if version < from { "before its history" } else { "in the future" };
+    let name = &slot.name;
+    let place = if version > newest { "in the future" } else { "before its history" };
     Err(Error::invalid(format!(
         "version {version} of keyspace {name} is {place}, which has versions {from} to {newest}"
     )))
@@ -172,7 +178,7 @@ pub(crate) fn check_version(shared: &Shared, slot: &Slot, version: u64) -> Resul
 
 /// The oldest version that can be read.
 pub(crate) fn oldest_version(slot: &Slot) -> Result<u64> {
-    let from = slot.tree()?.history_from().map(|from| from.0);
+    let from = slot.tree()?.oldest_version().map(|from| from.0);
     from.ok_or_else(|| {
         let name = &slot.name;
         Error::invalid(format!(

@@ -1,6 +1,10 @@
 //! The moment as of which a reader reads, and what keeps its versions.
 
+use std::sync::Arc;
+
 use esker_substrate::snapshots::{At, SnapshotGuard};
+
+use crate::slot::Slot;
 
 /// A moment whose versions stay while this is kept.
 #[derive(Clone, Debug)]
@@ -8,15 +12,41 @@ pub(crate) enum ReadPoint {
     /// The number is registered.
     Registered(SnapshotGuard),
     /// The keyspace keeps history, and the number is part of it.
-    Retained(At),
+    Retained(Arc<Pin>),
+}
+
+/// A version of a keyspace with history, which stays readable while this is kept.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    slot: Arc<Slot>,
+    at: At,
+}
+
+impl Pin {
+    /// That of a version; `None` where it has been given up, or is from before the history.
+    pub fn new(slot: &Arc<Slot>, at: At) -> Option<Arc<Self>> {
+        let is_kept = slot.tree().is_ok_and(|tree| tree.pin_version(at.seq));
+        is_kept.then(|| Arc::new(Self { slot: Arc::clone(slot), at }))
+    }
+
+    /// The number and the moment.
+    pub const fn at(&self) -> At {
+        self.at
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.slot.unpin_version(self.at.seq);
+    }
 }
 
 impl ReadPoint {
     /// The number and the moment.
-    pub const fn at(&self) -> At {
+    pub fn at(&self) -> At {
         match self {
             Self::Registered(snapshot) => snapshot.at(),
-            Self::Retained(at) => *at,
+            Self::Retained(pin) => pin.at(),
         }
     }
 }

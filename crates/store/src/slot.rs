@@ -5,7 +5,8 @@
 use std::fmt;
 
 use esker_format::VALUE_BYTES_MAX;
-use esker_format::ids::KeyspaceId;
+use esker_format::history::HistoryMeta;
+use esker_format::ids::{KeyspaceId, Seq};
 use esker_index::{BackgroundJob, Index};
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::Mutex;
@@ -19,6 +20,8 @@ pub(crate) struct Slot {
     pub name: String,
     /// Longer values are stored as blobs.
     pub inline_bytes_max: AtomicU64,
+    /// The history that the keyspace keeps.
+    pub history: Option<HistoryMeta>,
     tree: Index,
     gone: AtomicBool,
     /// Set exactly when `stopped` holds something; read without the lock on every write.
@@ -71,11 +74,12 @@ impl fmt::Debug for Slot {
 }
 
 impl Slot {
-    pub fn new(id: KeyspaceId, name: String, tree: Index) -> Self {
+    pub fn new(id: KeyspaceId, name: String, tree: Index, history: Option<HistoryMeta>) -> Self {
         Self {
             id,
             name,
             inline_bytes_max: (VALUE_BYTES_MAX as u64).into(),
+            history,
             tree,
             gone: false.into(),
             stalled: false.into(),
@@ -103,6 +107,11 @@ impl Slot {
     /// Releases what was pinned of the index, also when the keyspace has been dropped since.
     pub fn unpin(&self, number: u64) -> esker_substrate::Result<()> {
         self.tree.unpin(number)
+    }
+
+    /// Takes back that a version is read, also when the keyspace has been dropped since.
+    pub fn unpin_version(&self, version: Seq) {
+        self.tree.unpin_version(version);
     }
 
     /// The store closes: drops everything in memory.

@@ -387,7 +387,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         index: esker_index::kind_in(meta),
         entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
         compression: Compression::of(tree.codec()),
-        history_from: tree.history_from().map(|from| from.0),
+        history_from: tree.oldest_version().map(|from| from.0),
         past_indexes: tree.past_indexes().iter().map(|past| PastIndexStats::of(past)).collect(),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),
         stored_bytes: counts().map(|counts| counts.sectors.saturating_mul(SECTOR_BYTES)).sum(),

@@ -155,6 +155,10 @@ pub enum Bug {
     PastWithoutRemovals,
     /// A split resets the numbers of what it copies.
     SplitResetsNumbers,
+    /// Past indexes are dropped although somebody reads them.
+    DroppedUnderPin,
+    /// Dropping a past index frees none of the blobs that it had for itself.
+    PastValuesKept,
 }
 
 impl Bug {

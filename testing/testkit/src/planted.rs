@@ -112,7 +112,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::WrittenReadOnly | Bug::RemainsAreNew | Bug::RegionNotMadeSmaller => Vec::new(),
         Bug::LastSegmentTaken | Bug::StallOverwritten | Bug::ShortMergeNotRecorded => Vec::new(),
         Bug::HandlesPrintEntries | Bug::RecordsCounted | Bug::SplitReadsNewSide => Vec::new(),
-        Bug::SplitResetsNumbers => Vec::new(),
+        Bug::SplitResetsNumbers | Bug::DroppedUnderPin | Bug::PastValuesKept => Vec::new(),
     }
 }
 

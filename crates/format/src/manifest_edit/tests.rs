@@ -46,6 +46,9 @@ fn edit() -> impl Strategy<Value = Edit> {
         (keyspace(), "[a-zé\u{4e00}]{1,80}")
             .prop_map(|(id, name)| Edit::KeyspaceOperator { id, name }),
         (keyspace(), history()).prop_map(|(id, history)| Edit::KeyspaceHistory { id, history }),
+        (keyspace(), any::<u64>())
+            .prop_map(|(id, until)| Edit::PastDropped { id, until: Seq(until) }),
+        (keyspace(), extents()).prop_map(|(id, released)| Edit::PastSpace { id, released }),
         (keyspace(), past()).prop_map(|(id, past)| Edit::PastIndex { id, past: past.into() }),
         segment().prop_map(Edit::SegmentAdd),
         (any::<u64>(), any::<u64>())

@@ -259,12 +259,12 @@ impl Merge {
             }
             let (seq, payload) = (item.seq, &item.payload);
             let stays = self.group.place(&mut self.insert, item.key, seq, payload, full)?;
-            // What a split does not copy stays where it is.
-            if let Payload::Reference(content) = payload
-                && !splits
-            {
+            if let Payload::Reference(content) = payload {
                 let (after, up_to) = self.inputs.frozen;
-                self.values.note(content, stays, after < seq && seq <= up_to);
+                match splits {
+                    true => self.values.note_split(content, stays),
+                    false => self.values.note(content, stays, after < seq && seq <= up_to),
+                }
             }
             self.stage.leave();
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use esker_format::ids::Seq;
 use esker_format::meta::{PastIndex, TreeMeta};
 use esker_substrate::budget::Part as MemoryPart;
-use esker_substrate::error::Result;
+use esker_substrate::error::{Error, Result};
 use esker_substrate::sync::Mutex;
 
 use crate::read::range_tombstones::RangeTombstones;
@@ -27,6 +27,10 @@ const FENCES_SHARE: u64 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct PastIndexes {
     all: Vec<Arc<PastIndex>>,
+    /// The first version that is left, where older ones have been given up; else 0.
+    dropped_until: Seq,
+    /// The first version that the index of now answers.
+    now_from: Seq,
     opened: Arc<Mutex<Opened>>,
 }
 
@@ -65,38 +69,69 @@ impl OpenPast {
 }
 
 impl PastIndexes {
-    pub fn new(all: Vec<Arc<PastIndex>>) -> Self {
-        Self { all, opened: Arc::default() }
+    /// Those of an index that answers the versions from `now_from` on, of a keyspace whose history
+    /// began with `began`.
+    pub fn new(all: Vec<Arc<PastIndex>>, now_from: Seq, began: Seq) -> Self {
+        let first = all.first().map_or(now_from, |first| first.from);
+        let dropped_until = if first > began { first } else { Seq(0) };
+        Self { all, dropped_until, now_from, opened: Arc::default() }
     }
 
     /// The same and one more, the newest.
     pub fn with(&self, past: Arc<PastIndex>) -> Self {
+        let now_from = past.until;
         let all = self.all.iter().cloned().chain([past]).collect();
-        Self { all, opened: Arc::clone(&self.opened) }
+        let opened = Arc::clone(&self.opened);
+        Self { all, dropped_until: self.dropped_until, now_from, opened }
+    }
+
+    /// The same without those that end at `until` or before.
+    pub fn without(&self, until: Seq) -> Self {
+        let left = self.all.iter().filter(|past| past.until > until);
+        self.opened.lock().retain(|past| past.meta.until > until);
+        Self {
+            all: left.cloned().collect(),
+            dropped_until: self.dropped_until.max(until),
+            now_from: self.now_from,
+            opened: Arc::clone(&self.opened),
+        }
     }
 
     pub fn all(&self) -> &[Arc<PastIndex>] {
         &self.all
     }
 
-    /// Whether a reader as of `seq` searches the index of now.
-    pub fn is_now(&self, seq: Seq) -> bool {
-        self.all.last().is_none_or(|last| last.until <= seq)
+    /// The first version that is left, where older ones have been given up; else 0.
+    pub const fn dropped_until(&self) -> Seq {
+        self.dropped_until
     }
 
     /// The past index that a reader as of `seq` searches; `None` for the index of now.
-    pub fn at(&self, reader: &BlockReader, seq: Seq) -> Option<Arc<OpenPast>> {
-        if self.is_now(seq) {
-            return None;
+    ///
+    /// # Errors
+    /// `Invalid` for a version that has been given up.
+    pub fn at(&self, reader: &BlockReader, seq: Seq) -> Result<Option<Arc<OpenPast>>> {
+        if seq >= self.now_from {
+            return Ok(None);
+        }
+        if seq < self.dropped_until {
+            return Err(Error::Invalid {
+                what: format!("version {seq} is not kept any more: {} is", self.dropped_until),
+            });
         }
         let place = self.all.partition_point(|past| past.until <= seq);
-        self.all.get(place).map(|meta| self.open(reader, meta))
+        Ok(self.all.get(place).map(|meta| self.open(reader, meta)))
     }
 
     /// The one before the index that begins with version `from`.
     pub fn before(&self, reader: &BlockReader, from: Seq) -> Option<Arc<OpenPast>> {
         let place = self.all.partition_point(|past| past.until <= from);
         self.all.get(place.checked_sub(1)?).map(|meta| self.open(reader, meta))
+    }
+
+    /// The newest.
+    pub fn last(&self, reader: &BlockReader) -> Option<Arc<OpenPast>> {
+        self.all.last().map(|meta| self.open(reader, meta))
     }
 
     fn open(&self, reader: &BlockReader, meta: &Arc<PastIndex>) -> Arc<OpenPast> {
@@ -125,17 +160,31 @@ impl PastIndexes {
 mod tests {
     use super::*;
 
+    fn past(from: u64, until: u64) -> Arc<PastIndex> {
+        Arc::new(PastIndex { from: Seq(from), until: Seq(until), ..PastIndex::default() })
+    }
+
     /// By hand: two past indexes, for the versions 3 to 9 and 10 to 19.
     #[test]
     fn each_version_has_one_index() {
-        let past = |from, until| {
-            Arc::new(PastIndex { from: Seq(from), until: Seq(until), ..PastIndex::default() })
-        };
         let none = PastIndexes::default();
-        assert!(none.is_now(Seq(0)));
+        assert_eq!((none.now_from, none.dropped_until), (Seq(0), Seq(0)));
         let two = none.with(past(3, 10)).with(past(10, 20));
         let place = |seq| two.all.partition_point(|past| past.until <= Seq(seq));
         assert_eq!([3, 9, 10, 19].map(place), [0, 0, 1, 1]);
-        assert!(!two.is_now(Seq(19)) && two.is_now(Seq(20)));
+        assert_eq!((two.now_from, two.dropped_until), (Seq(20), Seq(0)));
+        let one = two.without(Seq(10));
+        assert_eq!((one.all.len(), one.now_from, one.dropped_until), (1, Seq(20), Seq(10)));
+        let gone = one.without(Seq(20));
+        assert_eq!((gone.all.len(), gone.now_from, gone.dropped_until), (0, Seq(20), Seq(20)));
+    }
+
+    #[test]
+    fn what_was_dropped_is_known_when_opened_again() {
+        let dropped = |all, began| PastIndexes::new(all, Seq(20), Seq(began)).dropped_until;
+        assert_eq!(dropped(vec![past(3, 10), past(10, 20)], 3), Seq(0));
+        assert_eq!(dropped(vec![past(10, 20)], 3), Seq(10));
+        assert_eq!(dropped(vec![], 3), Seq(20));
+        assert_eq!(PastIndexes::new(vec![], Seq(0), Seq(3)).dropped_until, Seq(0));
     }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Moved {
     stays: BTreeMap<u64, u64>,
     /// Runs that it does not, and whether they were logged.
     goes: BTreeMap<u64, (u64, bool)>,
+    /// Runs that a split does not copy: its past index has them for itself.
+    released: BTreeMap<u64, u64>,
     /// Space of scattered blocks, which is counted with the blobs'.
     blocks: ValuesEdit,
 }
@@ -90,6 +92,24 @@ impl Moved {
                 self.stays.insert(run.start, run.units);
             }
         }
+    }
+
+    /// The same for a split, which copies the reference or does not.
+    pub(crate) fn note_split(&mut self, content: &[u8], is_copied: bool) {
+        if !is_copied {
+            self.released.extend(runs_of(content).iter().map(|run| (run.start, run.units)));
+        }
+    }
+
+    /// The space that a past index has for itself, found since the last record.
+    pub(crate) fn released(&self) -> Vec<Extent> {
+        extents(&self.released)
+    }
+
+    /// Taken runs that nothing refers to any more.
+    pub(crate) fn of_dropped(runs: &[Extent]) -> Self {
+        let goes = runs.iter().map(|run| (run.start, (run.units, false)));
+        Self { goes: goes.collect(), ..Self::default() }
     }
 
     /// Scattered blocks that the index owns from now on, and others that it frees.

@@ -45,7 +45,7 @@ pub(crate) use epoch::{full_or, write_zeros};
 pub use files::{Presence, probe};
 use files::{SUPERBLOCK, SUPERBLOCK_NEW, manifest_epoch, manifest_name};
 use records::Regions;
-pub use state::{KeyspaceState, ManifestState};
+pub use state::{KeyspaceState, ManifestState, PastState};
 
 use crate::error::{Error, Result};
 use crate::fault::{self, FaultPoints};

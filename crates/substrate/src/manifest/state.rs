@@ -7,7 +7,8 @@
 //! Invariant: a keyspace's merge operator is named once, and never another one.
 //! Invariant: a keyspace that keeps history has no merge operator, and keeps it for ever.
 //! Invariant: past indexes belong to a keyspace that keeps history; each begins where the one
-//! before it ends, and the newest ends where the index begins, or earlier.
+//! before it ends, and the newest ends where the index begins, or earlier. The oldest are dropped
+//! first.
 //! Invariant: `to_edits` applied to an empty state, with this state's numbers, gives this state.
 //! Invariant: `names` and `files` are those of the keyspaces and segments, so that an edit costs
 //! the logarithm of their number.
@@ -41,15 +42,32 @@ pub struct KeyspaceState {
     /// Its index.
     pub index: Arc<IndexMeta>,
     /// Its past indexes, oldest first.
-    pub past: Arc<Vec<Arc<PastIndex>>>,
+    pub past: Arc<Vec<PastState>>,
+    /// Space of blobs that belongs to the past index of the next split.
+    pub released: Arc<RunSet>,
     /// Space of blobs that its levels refer to.
     pub values: Arc<RunSet>,
 }
 
+/// The manifest's state of one past index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastState {
+    /// What readers search.
+    pub index: Arc<PastIndex>,
+    /// Space of blobs to which neither the index of now nor a later past index refers.
+    pub values: Arc<RunSet>,
+}
+
 impl KeyspaceState {
+    /// The past indexes, oldest first.
+    #[must_use]
+    pub fn past_indexes(&self) -> Vec<Arc<PastIndex>> {
+        self.past.iter().map(|past| Arc::clone(&past.index)).collect()
+    }
+
     /// All space of the data file that it occupies, blobs included.
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
-        let past = self.past.iter().flat_map(|past| past.extents());
+        let past = self.past.iter().flat_map(|past| past.index.extents());
         self.index.extents().chain(past).copied().chain(self.values.runs())
     }
 }
@@ -148,10 +166,10 @@ impl ManifestState {
             let index = self.keyspaces.get(&id).map(|keyspace| Arc::clone(&keyspace.index));
             index.map_or(0, |index| bytes(&Edit::Index { id, index }))
         };
-        let past_bytes = |id: KeyspaceId| {
+        let past_bytes = |id: KeyspaceId| -> u64 {
             let past = self.keyspaces.get(&id).map(|keyspace| Arc::clone(&keyspace.past));
             let edits = past.iter().flat_map(|past| past.iter());
-            edits.map(|past| bytes(&Edit::PastIndex { id, past: Arc::clone(past) })).sum::<u64>()
+            edits.map(|past| bytes(&Edit::PastIndex { id, past: Arc::clone(&past.index) })).sum()
         };
         match edit {
             Edit::Index { id, .. } => (bytes(edit), index_bytes(*id)),
@@ -162,12 +180,14 @@ impl ManifestState {
             | Edit::KeyspaceCodec { .. }
             | Edit::KeyspaceOperator { .. }
             | Edit::KeyspaceHistory { .. }
-            | Edit::PastIndex { .. } => (bytes(edit), 0),
+            | Edit::PastIndex { .. }
+            | Edit::PastSpace { .. } => (bytes(edit), 0),
             Edit::SegmentAdd(_)
             | Edit::SegmentClose { .. }
             | Edit::SegmentRemove { .. }
             | Edit::CleanClose { .. }
-            | Edit::NextKeyspace { .. } => (0, 0),
+            | Edit::NextKeyspace { .. }
+            | Edit::PastDropped { .. } => (0, 0),
         }
     }
 
@@ -187,6 +207,8 @@ impl ManifestState {
             Edit::KeyspaceOperator { id, name } => self.name_operator(*id, name),
             Edit::KeyspaceHistory { id, history } => self.keep_history(*id, *history),
             Edit::PastIndex { id, past } => self.add_past(*id, past),
+            Edit::PastDropped { id, until } => self.drop_past(*id, *until),
+            Edit::PastSpace { id, released } => self.release(*id, released),
             Edit::KeyspaceDrop { id } => match self.keyspaces.remove(id) {
                 Some(dropped) => {
                     self.names.remove(&dropped.name);
@@ -236,7 +258,7 @@ impl ManifestState {
         self.names.insert(name.to_string());
         let index = Arc::new(IndexMeta::default());
         let (name, codec) = (name.to_string(), Codec::None);
-        let (past, values) = (Arc::default(), Arc::default());
+        let (past, released, values) = (Arc::default(), Arc::default(), Arc::default());
         let keyspace = KeyspaceState {
             name,
             memtable_bytes,
@@ -245,6 +267,7 @@ impl ManifestState {
             history: None,
             index,
             past,
+            released,
             values,
         };
         self.keyspaces.insert(id, keyspace);
@@ -297,11 +320,34 @@ impl ManifestState {
         let Some(history) = keyspace.history else {
             return Err("adds a past index to a keyspace without history");
         };
-        let begin = keyspace.past.last().map_or(history.from, |last| last.until);
-        if past.from != begin || past.until > keyspace.index.history.from {
+        let follows = keyspace.past.last().is_none_or(|last| last.index.until == past.from);
+        if !follows || past.from < history.from || past.until > keyspace.index.history.from {
             return Err("adds a past index that leaves a gap");
         }
-        Arc::make_mut(&mut keyspace.past).push(Arc::clone(past));
+        let values = std::mem::take(&mut keyspace.released);
+        let past = PastState { index: Arc::clone(past), values };
+        Arc::make_mut(&mut keyspace.past).push(past);
+        Ok(())
+    }
+
+    fn drop_past(&mut self, id: KeyspaceId, until: Seq) -> Result<(), Misfit> {
+        let keyspace = self
+            .keyspaces
+            .get_mut(&id)
+            .ok_or("drops past indexes of a keyspace that does not exist")?;
+        Arc::make_mut(&mut keyspace.past).retain(|past| past.index.until > until);
+        Ok(())
+    }
+
+    fn release(&mut self, id: KeyspaceId, released: &[Extent]) -> Result<(), Misfit> {
+        let keyspace = self
+            .keyspaces
+            .get_mut(&id)
+            .ok_or("releases space of a keyspace that does not exist")?;
+        let all = Arc::make_mut(&mut keyspace.released);
+        for run in released {
+            all.insert(*run).map_err(|_| "releases space of a value twice")?;
+        }
         Ok(())
     }
 
@@ -389,8 +435,7 @@ impl ManifestState {
                 edits.push(Edit::KeyspaceHistory { id: *id, history });
             }
             edits.push(Edit::Index { id: *id, index: Arc::clone(&keyspace.index) });
-            let past = keyspace.past.iter().map(Arc::clone);
-            edits.extend(past.map(|past| Edit::PastIndex { id: *id, past }));
+            edits.extend(past_edits(*id, keyspace));
             if !keyspace.values.is_empty() {
                 let taken = keyspace.values.runs().collect();
                 edits.push(Edit::OwnedSpace { id: *id, taken, freed: Vec::new() });
@@ -401,6 +446,21 @@ impl ManifestState {
         edits.extend(self.clean_close.map(|seq| Edit::CleanClose { seq }));
         edits
     }
+}
+
+/// The edits that make a keyspace's past indexes.
+fn past_edits(id: KeyspaceId, keyspace: &KeyspaceState) -> Vec<Edit> {
+    let released = |values: &RunSet| {
+        let released = values.runs().collect();
+        (!values.is_empty()).then_some(Edit::PastSpace { id, released })
+    };
+    let mut edits = Vec::new();
+    for past in keyspace.past.iter() {
+        edits.extend(released(&past.values));
+        edits.push(Edit::PastIndex { id, past: Arc::clone(&past.index) });
+    }
+    edits.extend(released(&keyspace.released));
+    edits
 }
 
 #[cfg(test)]
@@ -471,6 +531,12 @@ mod tests {
                     ..PastIndex::default()
                 })
             }),
+            (1u32..20, 0u64..9).prop_map(|(id, until)| Edit::PastDropped {
+                id: KeyspaceId(id),
+                until: Seq(until)
+            }),
+            (1u32..20, runs())
+                .prop_map(|(id, released)| Edit::PastSpace { id: KeyspaceId(id), released }),
             (1u32..20, runs(), runs()).prop_map(|(id, taken, freed)| Edit::OwnedSpace {
                 id: KeyspaceId(id),
                 taken,

@@ -212,7 +212,9 @@ fn records() -> Vec<Vec<u8>> {
         Edit::CleanClose { seq: Seq(99) },
         Edit::KeyspaceOperator { id, name: "esker.add".into() },
         Edit::KeyspaceHistory { id, history: HISTORY },
+        Edit::PastSpace { id, released: vec![Extent { start: 3, units: 2 }] },
         Edit::PastIndex { id, past: Arc::new(past()) },
+        Edit::PastDropped { id, until: Seq(90) },
     ];
     let one = |edit: &Edit| {
         let body = RecordBody::encode(std::slice::from_ref(edit), Generation(7));

@@ -1,0 +1,267 @@
+//! Keyspaces that keep their history for a time: what has to stay readable stays, what is given up
+//! is refused, and its space is used again.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use common::{Model, assert_sound, back_up, copy, restored, small, threaded};
+use esker::{Db, Error, History, Keyspace, KeyspaceOptions, Past, SimRuntime};
+use esker_device::memory::MemoryDevice;
+use esker_harness::counts::{Counts, budget};
+use esker_harness::random::Random;
+use esker_substrate::runtime::Runtime;
+use esker_substrate::planted::{self, Bug};
+
+fn options(history: History) -> KeyspaceOptions {
+    KeyspaceOptions::default().memtable_bytes(Some(2 << 10)).history(history)
+}
+
+fn refused(error: &Error) -> bool {
+    matches!(error, Error::Invalid { .. }) && error.to_string().contains("before its history")
+}
+
+fn contents(past: &Past) -> Model {
+    past.iter().unwrap().map(Result::unwrap).collect()
+}
+
+/// The oldest version that can be read.
+fn oldest(db: &Db) -> u64 {
+    let stats = db.stats().unwrap();
+    stats.keyspaces.iter().find(|of| of.name == "past").unwrap().history_from.unwrap()
+}
+
+struct Run {
+    device: MemoryDevice,
+    db: Db,
+    keyspace: Keyspace,
+    states: BTreeMap<u64, Model>,
+    random: Random,
+    kept: u64,
+    /// Earlier versions that are held.
+    held: Vec<Past>,
+}
+
+impl Run {
+    fn new(seed: u64, kept: u64) -> Self {
+        let (device, random) = (MemoryDevice::new(), Random::new(seed));
+        let db = small(&device).inline_merges([0, 1, 3][seed as usize % 3]).open().unwrap();
+        let inline_bytes_max = if seed.is_multiple_of(2) { 90 } else { 1 << 10 };
+        let options = options(History::Newest(kept)).inline_bytes_max(inline_bytes_max);
+        let keyspace = db.keyspace("past", options).unwrap();
+        let states = BTreeMap::from([(db.version(), Model::new())]);
+        Self { device, db, keyspace, states, random, kept, held: Vec::new() }
+    }
+
+    fn commit(&mut self) {
+        let mut state = self.states.values().next_back().cloned().unwrap_or_default();
+        let mut batch = self.db.batch();
+        for _ in 0..1 + self.random.below(3) {
+            let key = format!("{:02}", self.random.below(40)).into_bytes();
+            match self.random.below(12) {
+                0 => {
+                    batch.remove(&self.keyspace, &key);
+                    state.remove(&key);
+                }
+                1 => {
+                    let end = format!("{:02}", self.random.below(40)).into_bytes();
+                    batch.remove_range(&self.keyspace, key.as_slice()..end.as_slice());
+                    state.retain(|there, _| !(&key..&end).contains(&there));
+                }
+                _ => {
+                    let value = self.random.bytes(self.random.within(&(0..=220)));
+                    batch.insert(&self.keyspace, &key, &value);
+                    state.insert(key, value);
+                }
+            }
+        }
+        batch.commit().unwrap();
+        self.states.insert(self.db.version(), state);
+    }
+
+    fn state(&self, version: u64) -> &Model {
+        self.states.range(..=version).next_back().unwrap().1
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..88 => self.commit(),
+            88..91 => self.db.flush().unwrap(),
+            91 => self.db.compact().unwrap(),
+            92 => self.reopen(),
+            93 => {
+                let versions = self.versions();
+                let version = versions.start + self.random.below(versions.end - versions.start);
+                self.held.push(self.keyspace.at(version).unwrap());
+            }
+            94 => self.held.truncate(self.held.len() / 2),
+            _ => self.look_back(),
+        }
+        for past in &self.held {
+            assert_eq!(contents(past), *self.state(past.version()), "held {}", past.version());
+        }
+    }
+
+    fn reopen(&mut self) {
+        // Versions are held within a process.
+        self.held.clear();
+        self.device = copy(&self.device);
+        self.db = small(&self.device).open().unwrap();
+        self.keyspace = self.db.open_keyspace("past").unwrap().unwrap();
+    }
+
+    fn versions(&self) -> std::ops::Range<u64> {
+        oldest(&self.db)..self.db.version() + 1
+    }
+
+    /// What is kept is right, and at least what was asked for is kept.
+    fn look_back(&self) {
+        let versions = self.versions();
+        assert!(versions.end.saturating_sub(self.kept) >= versions.start, "{versions:?}");
+        for _ in 0..4 {
+            let version = versions.start + self.random.below(versions.end - versions.start);
+            let past = self.keyspace.at(version).unwrap();
+            assert_eq!(contents(&past), *self.state(version), "version {version}");
+        }
+        if let Some(before) = versions.start.checked_sub(1) {
+            assert!(refused(&self.keyspace.at(before).unwrap_err()));
+        }
+        for key in ["00", "17", "39"] {
+            for change in self.keyspace.history(key).unwrap().map(Result::unwrap) {
+                let state = self.state(change.version);
+                assert_eq!(state.get(key.as_bytes()), change.value.as_ref(), "{}", change.version);
+                assert!(versions.contains(&change.version));
+            }
+        }
+    }
+}
+
+fn a_life(seed: u64, steps: u64) -> Run {
+    let mut run = Run::new(seed, [60, 200, 1][seed as usize % 3]);
+    (0..steps).for_each(|_| run.step());
+    run.look_back();
+    assert_sound(&run.db);
+    run
+}
+
+#[test]
+fn what_has_to_stay_readable_stays() {
+    let mut counts = Counts::new("retention", "random lives");
+    for seed in 0..9 * budget() {
+        let mut run = a_life(seed, 500);
+        let created = *run.states.keys().next().unwrap();
+        counts.add("versions given up", oldest(&run.db) - created);
+        counts.add("versions", run.db.version());
+        let folder = MemoryDevice::new();
+        back_up(&run.db, &folder).unwrap();
+        run.device = restored(&folder);
+        run.reopen();
+        run.look_back();
+        run.db.compact().unwrap();
+        run.look_back();
+        assert_sound(&run.db);
+    }
+    assert!(counts.get("versions given up") > 500, "{}", counts.get("versions given up"));
+    counts.record().unwrap();
+}
+
+/// What the same lives would show.
+#[test]
+fn lives_would_show_what_is_given_up_wrongly() {
+    for bug in [Bug::DroppedUnderPin, Bug::PastValuesKept] {
+        let is_found = |seed| catch_unwind(|| planted::with(bug, || a_life(seed, 500))).is_err();
+        assert!((0..6).any(is_found), "{bug:?}");
+    }
+}
+
+/// Space stays what it is, however much is written.
+#[test]
+fn space_is_used_again() {
+    let (device, runtime) = (MemoryDevice::new(), Arc::new(SimRuntime::new(1)));
+    runtime.set_unix_time(Duration::from_secs(1_000));
+    let db = small(&device).runtime(Arc::clone(&runtime) as _).open().unwrap();
+    let history = History::For(Duration::from_secs(60));
+    let keyspace = db.keyspace("past", options(history).inline_bytes_max(150)).unwrap();
+    let random = Random::new(7);
+    let mut used = Vec::new();
+    for round in 0..12_000_u64 {
+        runtime.advance(Duration::from_millis(100));
+        let key = format!("{:03}", random.below(100));
+        keyspace.insert(key, random.bytes(random.within(&(50..=200)))).unwrap();
+        if round % 2_000 == 1_999 {
+            let space = db.stats().unwrap().space;
+            used.push(space.data_file_bytes - space.free_bytes);
+            // A minute is 600 commits.
+            let version = keyspace.at_time(ago(&runtime, 60)).unwrap().version();
+            assert!(db.version() - version >= 590, "{version}");
+            assert!(db.version() - oldest(&db) < 2_000);
+        }
+    }
+    let (first, last) = (used[1], used[5]);
+    assert!(last < first + first / 2, "{used:?}");
+    assert_sound(&db);
+}
+
+/// The time on the store's clock, so many seconds ago.
+fn ago(runtime: &SimRuntime, seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + runtime.unix_time() - Duration::from_secs(seconds)
+}
+
+/// Versions are held and let go while others write, and merges give up what nobody holds.
+#[test]
+fn versions_are_held_beside_writers() {
+    let device = MemoryDevice::new();
+    let db = threaded(&device).open().unwrap();
+    let keyspace = db.keyspace("past", options(History::Newest(50))).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..6_000_u64 {
+                let mut batch = db.batch();
+                for number in 0..4_u8 {
+                    batch.insert(&keyspace, [number], round.to_be_bytes());
+                }
+                batch.commit().unwrap();
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let Ok(past) = keyspace.at(db.version().saturating_sub(40)) else { continue };
+                    for _ in 0..5 {
+                        let values = contents(&past).into_values().collect::<Vec<_>>();
+                        assert!(values.windows(2).all(|pair| pair[0] == pair[1]));
+                        assert!(values.len() == 4 || values.is_empty(), "{}", values.len());
+                    }
+                }
+            });
+        }
+    });
+    assert!(oldest(&db) > 1_000);
+    assert_sound(&db);
+}
+
+#[test]
+fn what_is_no_retention_is_refused() {
+    let device = MemoryDevice::new();
+    let db = small(&device).open().unwrap();
+    let error = |history| db.keyspace("past", options(history)).unwrap_err().to_string();
+    for nothing in [History::Newest(0), History::For(Duration::from_micros(999))] {
+        assert!(error(nothing).contains("1 ms, or for 1 version"), "{nothing:?}");
+    }
+    db.keyspace("past", options(History::Newest(10))).unwrap();
+    db.keyspace("past", options(History::Newest(10))).unwrap();
+    assert!(error(History::All).contains("was created with history Newest(10)"));
+    assert!(error(History::Newest(9)).contains("Newest(10)"));
+    drop(db);
+    let db = small(&device).open().unwrap();
+    db.open_keyspace("past").unwrap().unwrap();
+    let again = db.keyspace("past", options(History::For(Duration::from_secs(1))));
+    assert!(again.unwrap_err().to_string().contains("Newest(10)"));
+}
