@@ -17,6 +17,7 @@ use esker_substrate::budget::Part;
 use esker_substrate::snapshots::At;
 
 use crate::error::Result;
+use crate::history::History;
 use crate::memory_pressure;
 use crate::options::Compression;
 use crate::shared::Core;
@@ -97,6 +98,8 @@ pub struct KeyspaceStats {
     pub entries_estimate: u64,
     /// The compression of data blocks that are written now.
     pub compression: Compression,
+    /// The history that it keeps, if any.
+    pub history: Option<History>,
     /// The oldest version that can be read, of a keyspace with history.
     pub history_from: Option<u64>,
     /// Its past indexes, oldest first, where it has history: what copies of the live entries have
@@ -387,6 +390,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         index: esker_index::kind_in(meta),
         entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
         compression: Compression::of(tree.codec()),
+        history: slot.history.map(|history| History::of(history.retention)),
         history_from: tree.oldest_version().map(|from| from.0),
         past_indexes: tree.past_indexes().iter().map(|past| PastIndexStats::of(past)).collect(),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use esker::{Db, Durability, IndexKind, Keyspace};
+use esker::{Db, Durability, History, IndexKind, Keyspace};
 use esker_device::Device;
 use esker_device::sim::SimDevice;
 use parking_lot::Mutex;
@@ -40,7 +40,7 @@ pub fn record(seed: u64) -> Verdict<Recording> {
     let failed = |error: esker::Error| Violation::new(Oracle::WorksOn, error.to_string());
     let device = Arc::new(SimDevice::new());
     let index = if seed % 2 == 1 { IndexKind::Lsm } else { IndexKind::FdTree };
-    let history = seed % 4 == 2;
+    let history = (seed % 4 == 2).then_some(History::All);
     let config = Config { seed, index, history, ..Config::default() };
     let db = config.open(&(Arc::clone(&device) as Arc<dyn Device>)).map_err(failed)?;
     let mut model = Model::default();

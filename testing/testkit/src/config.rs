@@ -36,8 +36,8 @@ pub struct Config {
     pub inline_bytes_max: Option<u64>,
     /// The merge operator of every keyspace, if there is one.
     pub merge: Option<Merge>,
-    /// Whether every keyspace keeps history, if it has an FD+tree.
-    pub history: bool,
+    /// The history that every keyspace keeps, if it has an FD+tree.
+    pub history: Option<History>,
     /// The kind of index of every keyspace.
     pub index: IndexKind,
     /// The parameters of the merges of LSM indexes.
@@ -56,7 +56,7 @@ impl Default for Config {
             compression: Compression::None,
             inline_bytes_max: None,
             merge: None,
-            history: false,
+            history: None,
             index: IndexKind::FdTree,
             compaction: Compaction::default(),
         }
@@ -114,10 +114,10 @@ impl Config {
         }
     }
 
-    /// Whether every keyspace keeps history.
+    /// The history that every keyspace keeps.
     #[must_use]
-    pub fn keeps_history(&self) -> bool {
-        self.history && self.index == IndexKind::FdTree
+    pub fn kept_history(&self) -> Option<History> {
+        self.history.filter(|_| self.index == IndexKind::FdTree)
     }
 
     /// The options of every keyspace.
@@ -131,8 +131,8 @@ impl Config {
         if let Some(merge) = self.merge {
             options = options.merge(merge);
         }
-        if self.keeps_history() {
-            options = options.history(History::All);
+        if let Some(history) = self.kept_history() {
+            options = options.history(history);
         }
         let codec = Some(self.compression).filter(|codec| *codec != Compression::None);
         codec.map_or(options.clone(), |codec| options.compression(codec))

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker::Db;
+use esker::{Db, History};
 use esker_device::Device;
 
 use crate::config::Config;
@@ -112,6 +112,12 @@ pub fn judge(
     Ok(recovered)
 }
 
+/// The history that a keyspace keeps.
+fn kept_history(db: &Db, name: &str) -> Option<History> {
+    let stats = db.stats().ok()?;
+    stats.keyspaces.iter().find(|keyspace| keyspace.name == name)?.history
+}
+
 /// Judges an open store.
 ///
 /// # Errors
@@ -137,9 +143,9 @@ pub fn examine(db: &Db, expectation: &Expectation<'_>, depth: Depth) -> Verdict<
             return Err(Violation::new(Oracle::KeyspacesExist, detail));
         };
         verify::content(&keyspace, life, model.at(seq))?;
-        if keyspace.at(seq).is_ok() {
+        if let Some(history) = kept_history(db, name) {
             let count = if depth == Depth::Thorough { 4 } else { 2 };
-            verify::past(&keyspace, life, model, seq, count)?;
+            verify::past(&keyspace, life, model, (seq, history), count)?;
         }
         if depth == Depth::Thorough {
             verify::content_backwards(&keyspace, life, model.at(seq))?;

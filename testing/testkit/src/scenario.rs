@@ -5,14 +5,16 @@
 
 mod values;
 
-use esker::{Compression, Durability, IndexKind, Merge, Scheme};
+use esker::{Compression, Durability, History, IndexKind, Merge, Scheme};
 
 use crate::config::Config;
 use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
 use crate::model::{Change, Write};
 use crate::random::Random;
 
-pub use values::{blobs, blobs_full, blobs_synced, operands, splits, versions};
+pub use values::{
+    blobs, blobs_full, blobs_synced, operands, retention, splits, versions,
+};
 
 /// A named workload.
 #[derive(Clone, Debug)]
@@ -43,7 +45,7 @@ pub type Make = fn(u64) -> Scenario;
 pub const SEED_STEP: u64 = 100;
 
 /// Every trace of the crash suite.
-pub const CRASH_TRACES: [Make; 27] = [
+pub const CRASH_TRACES: [Make; 28] = [
     creation,
     load,
     appends,
@@ -70,6 +72,7 @@ pub const CRASH_TRACES: [Make; 27] = [
     slices,
     versions,
     splits,
+    retention,
     mixed,
 ];
 
@@ -98,6 +101,7 @@ pub fn fault_workloads() -> Vec<Scenario> {
         part(operands, "operands", 200),
         part(versions, "versions", 80),
         part(splits, "splits", 120),
+        part(retention, "retention", 120),
     ]
 }
 
@@ -531,7 +535,9 @@ pub fn random(seed: u64) -> Scenario {
         scenario.config.inline_bytes_max = [None, None, Some(40)][random.index(3) % 3];
         scenario.config.merge = (profile.appending_percent > 0).then_some(Merge::Append);
         let is_plain = profile.appending_percent == 0 && profile.expiring.0 == 0;
-        scenario.config.history = is_plain && Random::new(seed ^ !0xb).index(2) == 0;
+        let kept = [None, None, Some(History::All), Some(History::Newest(30))];
+        let kept = kept[Random::new(seed ^ !0xb).index(4) % 4];
+        scenario.config.history = kept.filter(|_| is_plain);
     }
     scenario
 }

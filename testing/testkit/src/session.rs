@@ -209,8 +209,9 @@ impl Session {
             if let Some((_, life)) = self.model.living(name) {
                 verify::content(keyspace, life, at)?;
                 verify::content_backwards(keyspace, life, at)?;
-                if self.config.keeps_history() {
-                    verify::past(keyspace, life, &self.model, at.seq, PAST_VERSIONS)?;
+                if let Some(history) = self.config.kept_history() {
+                    let upto = (at.seq, history);
+                    verify::past(keyspace, life, &self.model, upto, PAST_VERSIONS)?;
                 }
                 let step = (life.len() / 32).max(1);
                 verify::points(keyspace, life, at, life.keys().step_by(step))?.map_err(

@@ -3,7 +3,7 @@
 //! Two layers of result: the outer one is a broken promise; the inner one an error that the
 //! store answered, which is the caller's to judge (a fault was injected, a block was damaged).
 
-use esker::{CheckReport, Db, Entry, Keyspace, Snapshot};
+use esker::{CheckReport, Db, Entry, History, Keyspace, Snapshot};
 
 use crate::model::{At, Life, Model, Value};
 use crate::violation::{Oracle, Verdict, Violation, ensure};
@@ -36,12 +36,22 @@ pub fn content_backwards(keyspace: &Keyspace, life: &Life, at: At) -> Verdict {
     answered.map_err(|error| unexpected(&error))
 }
 
-/// Compares about `count` versions of a keyspace that keeps history, up to `seq`: at commits, and
-/// at numbers within them.
+/// Compares about `count` versions of a keyspace that keeps some history, up to `seq`: at commits,
+/// and at numbers within them. Those that it need not keep may be refused.
 ///
 /// # Errors
 /// The first difference, or the store's error.
-pub fn past(keyspace: &Keyspace, life: &Life, model: &Model, seq: u64, count: usize) -> Verdict {
+pub fn past(
+    keyspace: &Keyspace,
+    life: &Life,
+    model: &Model,
+    (seq, history): (u64, History),
+    count: usize,
+) -> Verdict {
+    let kept_from = match history {
+        History::Newest(versions) => seq.saturating_sub(versions - 1),
+        _ => 0,
+    };
     let Some(first) = life.first_commit() else { return Ok(()) };
     let commits = model.commits_up_to(seq);
     let commits = commits.get(commits.partition_point(|commit| *commit < first)..);
@@ -49,7 +59,7 @@ pub fn past(keyspace: &Keyspace, life: &Life, model: &Model, seq: u64, count: us
     let step = commits.len().div_ceil(count.max(1)).max(1);
     for commit in commits.iter().step_by(step) {
         for version in [*commit, commit - 1] {
-            version_is(keyspace, life, model.at(version), version < first)
+            version_is(keyspace, life, model.at(version), version < first.max(kept_from))
                 .map_err(|violation| violation.at(format!("{} at {version}", keyspace.name())))?;
         }
     }

@@ -65,6 +65,42 @@ pub fn lookups_of_the_past() {
     subject.assert_sound();
 }
 
+/// A version that somebody has pinned stays, and one that cannot be pinned is gone.
+pub fn pins_of_what_is_given_up() {
+    let subject = subject();
+    let visible = subject.snapshots().visible();
+    split(&subject);
+    let drop = concurrently(&subject, |subject| {
+        for _ in 0..2 {
+            let no_blobs = |_: Seq| Vec::new();
+            subject.tree.drop_past(Seq::MAX, no_blobs, &mut |_, _| Ok(())).unwrap();
+        }
+        // Writes where the past was.
+        (0..KEYS).for_each(|key| subject.put(key));
+        subject.complete(Work::Flush);
+    });
+    let seq = Seq(visible.0 / 2);
+    if subject.tree.pin_version(seq) {
+        assert_eq!(subject.scan(seq), subject.expected(seq), "at {seq}");
+        assert_eq!(subject.scan_back(seq), subject.expected(seq), "back at {seq}");
+        subject.tree.unpin_version(seq);
+    } else {
+        assert!(subject.tree.oldest_version().is_some());
+    }
+    drop.join().unwrap();
+    subject.assert_sound();
+}
+
+#[test]
+fn pinned_versions_stay() {
+    schedules("pins of what is given up", 6_000, || with_history(pins_of_what_is_given_up));
+}
+
+#[test]
+fn finds_versions_that_are_given_up_under_a_pin() {
+    hunt(Bug::DroppedUnderPin, 4_000, &[|| with_history(pins_of_what_is_given_up)]);
+}
+
 #[test]
 fn scans_of_the_past_see_it_during_a_split() {
     schedules("scans of the past during a split", 8_000, || with_history(scans_of_the_past));

@@ -45,6 +45,7 @@ traces! {
     runs_that_are_merged_in_part_survive_power_cuts: slices,
     keyspaces_with_history_survive_power_cuts: versions,
     copies_of_what_is_live_survive_power_cuts: splits,
+    versions_that_are_given_up_survive_power_cuts: retention,
     everything_at_once_survives_power_cuts: mixed,
 }
 

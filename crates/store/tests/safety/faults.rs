@@ -84,6 +84,11 @@ fn past_indexes_survive_every_failing_operation() {
 }
 
 #[test]
+fn giving_versions_up_survives_every_failing_operation() {
+    survives(13);
+}
+
+#[test]
 fn every_scheme_survives_failing_operations() {
     for scheme in &Scheme::ALL[1..] {
         for mut workload in scenario::fault_workloads() {
@@ -105,7 +110,7 @@ fn an_lsm_index_survives_failing_operations() {
 
 #[test]
 fn every_workload_has_its_test() {
-    assert_eq!(scenario::fault_workloads().len(), 13);
+    assert_eq!(scenario::fault_workloads().len(), 14);
 }
 
 #[test]

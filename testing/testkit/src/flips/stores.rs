@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker::{Compression, Db, IndexKind, Merge, Scheme};
+use esker::{Compression, Db, History, IndexKind, Merge, Scheme};
 use esker_device::Device;
 
 use super::verdict::Held;
@@ -110,7 +110,7 @@ pub fn versions() -> Verdict<Specimen> {
 pub fn past_indexes() -> Verdict<Specimen> {
     let profile = Profile { keys: 30, ..profile(260) };
     let ops = generate(&profile, 53);
-    let config = Config { history: true, memtable_bytes: 1 << 10, ..config("past indexes") };
+    let config = Config { history: Some(History::All), memtable_bytes: 1 << 10, ..config("past indexes") };
     make_with("past indexes", config, &ops, &[], false)
 }
 

@@ -102,7 +102,7 @@ pub fn look(held: &Held<'_>, device: ImageDevice) -> Verdict<Look> {
         match db.open_keyspace(name) {
             Ok(Some(keyspace)) => {
                 unreadable.read(&Reads::Now(&keyspace), life, held.model.at(seq))?;
-                if held.config.keeps_history() {
+                if held.config.kept_history().is_some() {
                     unreadable.read_past(&keyspace, life, held.model, seq)?;
                 }
             }

@@ -1,6 +1,6 @@
 //! Values that are more than bytes in a block: blobs and merge operands.
 
-use esker::Merge;
+use esker::{History, Merge};
 
 use super::{FULL_DEVICE_BYTES, Scenario, filled};
 use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspace_name};
@@ -175,7 +175,7 @@ pub fn versions(seed: u64) -> Scenario {
     // Both sizes: what merges of one and of many memtables leave.
     scenario.config.memtable_bytes = if seed.is_multiple_of(200) { 1 << 10 } else { 8 << 10 };
     scenario.config.inline_bytes_max = Some(120);
-    scenario.config.history = true;
+    scenario.config.history = Some(History::All);
     scenario
 }
 
@@ -207,6 +207,16 @@ pub fn splits(seed: u64) -> Scenario {
     let mut scenario = Scenario::new("splits", Vec::new(), generate(&profile, 85 + seed));
     scenario.config.memtable_bytes = 2 << 10;
     scenario.config.inline_bytes_max = Some(390);
-    scenario.config.history = true;
+    scenario.config.history = Some(History::All);
+    scenario
+}
+
+/// The same with a history of the newest versions: what is older is given up, and its space used
+/// again.
+#[must_use]
+pub fn retention(seed: u64) -> Scenario {
+    let mut scenario = splits(seed + 5);
+    scenario.name = "retention";
+    scenario.config.history = Some(History::Newest(40));
     scenario
 }
