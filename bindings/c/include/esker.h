@@ -107,6 +107,10 @@ typedef enum esker_history {
   ESKER_HISTORY_AS_IT_IS = 0,
   // All of them, for ever: see `esker_past_at` and `esker_changes_new`.
   ESKER_HISTORY_ALL = 1,
+  // Those of the last `history_amount` seconds, at least.
+  ESKER_HISTORY_FOR = 2,
+  // Those with the last `history_amount` numbers, at least.
+  ESKER_HISTORY_NEWEST = 3,
 } esker_history;
 
 // Collected writes. One thread at a time may use it. Freed with `esker_batch_commit` or
@@ -255,8 +259,8 @@ typedef struct esker_keyspace_options {
   int32_t index;
   // An `esker_history`, where the keyspace is created.
   int32_t history;
-  // Reserved: zero.
-  int32_t reserved_here;
+  // The seconds or versions of the history.
+  int32_t history_amount;
   // The share of superseded entries at which the live ones are copied, where a keyspace with
   // history is created: 0.2 to 0.8, 1 for never, 0 for 0.5.
   double history_share;

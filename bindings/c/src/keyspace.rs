@@ -70,6 +70,10 @@ pub enum esker_history {
     ESKER_HISTORY_AS_IT_IS = 0,
     /// All of them, for ever: see `esker_past_at` and `esker_changes_new`.
     ESKER_HISTORY_ALL = 1,
+    /// Those of the last `history_amount` seconds, at least.
+    ESKER_HISTORY_FOR = 2,
+    /// Those with the last `history_amount` numbers, at least.
+    ESKER_HISTORY_NEWEST = 3,
 }
 
 /// The options for opening a keyspace. All zeros are the defaults.
@@ -93,8 +97,8 @@ pub struct esker_keyspace_options {
     pub index: i32,
     /// An `esker_history`, where the keyspace is created.
     pub history: i32,
-    /// Reserved: zero.
-    pub reserved_here: i32,
+    /// The seconds or versions of the history.
+    pub history_amount: i32,
     /// The share of superseded entries at which the live ones are copied, where a keyspace with
     /// history is created: 0.2 to 0.8, 1 for never, 0 for 0.5.
     pub history_share: f64,
@@ -134,10 +138,15 @@ fn index(number: i32) -> Result<Option<IndexKind>> {
 }
 
 /// A number for [`esker_history`], whatever it is.
-fn history(number: i32) -> Result<Option<History>> {
+fn history(number: i32, amount: i32) -> Result<Option<History>> {
+    let Ok(kept) = u64::try_from(amount) else {
+        return Err(Failure::invalid(format!("history_amount is {amount}")));
+    };
     match number {
         0 => Ok(None),
         1 => Ok(Some(History::All)),
+        2 => Ok(Some(History::For(Duration::from_secs(kept)))),
+        3 => Ok(Some(History::Newest(kept))),
         _ => Err(Failure::invalid(format!("{number} is no esker_history"))),
     }
 }
@@ -145,9 +154,6 @@ fn history(number: i32) -> Result<Option<History>> {
 fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result<Keyspace> {
     let mut chosen = KeyspaceOptions::default();
     let Some(options) = options else { return Ok(db.keyspace(name, chosen)?) };
-    if options.reserved_here != 0 {
-        return Err(Failure::invalid("reserved fields of esker_keyspace_options must be zeros"));
-    }
     if options.memtable_bytes != 0 {
         chosen = chosen.memtable_bytes(Some(options.memtable_bytes));
     }
@@ -163,7 +169,7 @@ fn open(db: &Db, name: &str, options: Option<&esker_keyspace_options>) -> Result
     if let Some(index) = index(options.index)? {
         chosen = chosen.index(index);
     }
-    if let Some(history) = history(options.history)? {
+    if let Some(history) = history(options.history, options.history_amount)? {
         chosen = chosen.history(history);
     }
     if options.history_share != 0.0 {

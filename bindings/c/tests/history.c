@@ -68,10 +68,26 @@ int main(int count, char **arguments) {
     CHECK(refused(esker_open_keyspace(db, "prices", &options, &prices, &error), ESKER_INVALID,
         "esker_history", &error));
     options.history = ESKER_HISTORY_ALL;
-    options.reserved_here = 1;
+    options.history_amount = -1;
     CHECK(refused(esker_open_keyspace(db, "prices", &options, &prices, &error), ESKER_INVALID,
-        "reserved", &error));
-    options.reserved_here = 0;
+        "history_amount", &error));
+    options.history_amount = 0;
+    options.history = ESKER_HISTORY_NEWEST;
+    CHECK(refused(esker_open_keyspace(db, "prices", &options, &prices, &error), ESKER_INVALID,
+        "1 version", &error));
+    options.history_amount = 500;
+    options.history_share = 0.1;
+    CHECK(refused(esker_open_keyspace(db, "prices", &options, &prices, &error), ESKER_INVALID,
+        "history_share", &error));
+    options.history_share = 0.4;
+    CHECK(esker_open_keyspace(db, "newest", &options, &prices, &error) == ESKER_OK);
+    esker_keyspace_free(prices);
+    options.history = ESKER_HISTORY_FOR;
+    CHECK(refused(esker_open_keyspace(db, "newest", &options, &prices, &error), ESKER_INVALID,
+        "Newest(500)", &error));
+    options.history = ESKER_HISTORY_ALL;
+    options.history_amount = 0;
+    options.history_share = 0;
     options.index = ESKER_LSM;
     CHECK(refused(esker_open_keyspace(db, "prices", &options, &prices, &error), ESKER_INVALID,
         "history", &error));

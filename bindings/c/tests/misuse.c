@@ -208,10 +208,10 @@ int main(int count, char **arguments) {
     CHECK(refused(esker_open_keyspace(db, "text", &keyspace_options, &text, &error),
         ESKER_INVALID, &error));
     keyspace_options.memtable_bytes = 1 << 20;
-    keyspace_options.reserved[0] = 1;
+    keyspace_options.history_amount = -1;
     CHECK(refused(esker_open_keyspace(db, "text", &keyspace_options, &text, &error),
         ESKER_INVALID, &error));
-    keyspace_options.reserved[0] = 0;
+    keyspace_options.history_amount = 0;
     CHECK(esker_open_keyspace(db, "text", &keyspace_options, &text, &error) == ESKER_OK);
     CHECK(refused(esker_put_with_ttl(text, key, 3, key, 3, 0, &error), ESKER_INVALID, &error));
     CHECK(esker_put_with_ttl(text, key, 3, key, 3, 3600000, &error) == ESKER_OK);

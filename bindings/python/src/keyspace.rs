@@ -1,5 +1,7 @@
 //! Writes to a keyspace.
 
+use std::time::Duration;
+
 use esker::{Error, History, IndexKind, KeyspaceOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -18,6 +20,17 @@ use crate::values::{self, ValueReader, ValueWriter};
 #[pyclass(frozen, subclass, extends = Reads, module = "esker._esker")]
 pub(crate) struct Keyspace;
 
+/// The history that Python asks for: `all`, `for` with microseconds, `newest` with versions.
+type Kept = (String, u64);
+
+fn kept_history((kind, amount): &Kept) -> History {
+    match kind.as_str() {
+        "for" => History::For(Duration::from_micros(*amount)),
+        "newest" => History::Newest(*amount),
+        _ => History::All,
+    }
+}
+
 #[pymethods]
 impl Keyspace {
     #[new]
@@ -27,7 +40,7 @@ impl Keyspace {
         name: &str,
         create: bool,
         sizes: (Option<u64>, Option<u64>),
-        choices: (Option<String>, Option<String>, bool, Option<f64>),
+        choices: (Option<String>, Option<String>, Option<Kept>, Option<f64>),
         merge: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let db = store.open().db(py)?;
@@ -48,8 +61,8 @@ impl Keyspace {
         if let Some(merge) = merge {
             options = operator::chosen(options, merge)?;
         }
-        if history {
-            options = options.history(History::All);
+        if let Some(kept) = history {
+            options = options.history(kept_history(&kept));
         }
         if let Some(share) = history_share {
             options = options.history_share(share);

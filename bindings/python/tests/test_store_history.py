@@ -220,3 +220,29 @@ def test_a_forked_child_reads_nothing_of_the_past(db, prices):
         os._exit(refused)
     assert os.waitpid(child, 0)[1] >> 8 == len(calls)
     assert past == {b"k": b"v"} and next(walk).value == b"v"
+
+
+def test_history_is_kept_for_a_time_or_for_the_newest_versions(db):
+    for nothing in [0, timedelta(0), timedelta(microseconds=999)]:
+        with pytest.raises(esker.ArgumentError, match="1 ms, or for 1 version"):
+            db.keyspace("prices", history=nothing)
+    for wrong, error in [("some", esker.ArgumentError), (1.5, esker.ArgumentTypeError)]:
+        with pytest.raises(error, match="timedelta"):
+            db.keyspace("prices", history=wrong)
+    with pytest.raises(esker.ArgumentError, match="history_share"):
+        db.keyspace("prices", history=True, history_share=0.1)
+    db.keyspace("days", history=timedelta(days=30))
+    with pytest.raises(esker.ArgumentError, match="For"):
+        db.keyspace("days", history=100)
+    newest = db.keyspace("newest", history=20, history_share=0.4, memtable=1024)
+    first = db.version
+    for number in range(400):
+        newest[bytes([number % 8])] = b"%d" % number * 20
+        db.flush()
+    stats = db.stats().keyspaces["newest"]
+    assert stats.history_from > first + 200
+    assert all(past.until_version > past.from_version for past in stats.past_indexes)
+    assert newest.at(stats.history_from)[b"\0"]
+    assert newest.at(db.version - 19)[b"\0"] == b"392" * 20
+    with pytest.raises(esker.ArgumentError, match="before its history"):
+        newest.at(first + 100)

@@ -133,9 +133,17 @@ pub(crate) struct Space {
 pub(crate) struct NewKeyspace {
     #[command(flatten)]
     kind: Kind,
-    /// Keep every version of a new keyspace readable; an existing one must have history
-    #[arg(long)]
-    history: bool,
+    /// Keep earlier versions of a new keyspace readable: all, those of a time such as 90s, 15m,
+    /// 12h or 30d, or a number of newest ones; an existing keyspace must have this history
+    #[arg(
+        long,
+        value_name = "KEPT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all",
+        value_parser = history::kept
+    )]
+    history: Option<esker::History>,
     /// Share of superseded entries at which the live ones of a new keyspace with history are
     /// copied: 0.2 to 0.8, or 1 for never
     #[arg(long, value_name = "SHARE", requires = "history")]
@@ -146,8 +154,8 @@ impl NewKeyspace {
     /// The options with which the keyspace is opened.
     pub(crate) fn options(&self) -> KeyspaceOptions {
         let mut options = self.kind.options();
-        if self.history {
-            options = options.history(esker::History::All);
+        if let Some(history) = self.history {
+            options = options.history(history);
         }
         if let Some(share) = self.history_share {
             options = options.history_share(share);

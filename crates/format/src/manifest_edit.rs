@@ -11,6 +11,8 @@
 //! A reader that meets an unknown tag skips the edit when the tag is at least
 //! [`OPTIONAL_TAG_MIN`] and refuses the record otherwise.
 
+mod past;
+
 use std::sync::Arc;
 
 use crate::block::Codec;
@@ -18,9 +20,11 @@ use crate::bytes::{Reader, put_byte_string, put_varint};
 use crate::error::{DecodeError, Result};
 use crate::history::HistoryMeta;
 use crate::ids::{Generation, KeyspaceId, SegmentId, Seq};
-use crate::meta::{IndexMeta, PastIndex};
+use crate::meta::IndexMeta;
 use crate::ptr::{Extent, decode_extents, encode_extents};
 use crate::{KEYSPACE_NAME_BYTES_MAX, ptr::UNIT_BYTES};
+
+pub use past::PastEdit;
 
 /// Records begin at multiples of this many bytes, so that no two share a sector.
 pub const MANIFEST_GRAIN_BYTES: u64 = 512;
@@ -41,9 +45,7 @@ const TAG_KEYSPACE_CODEC: u8 = 9;
 const TAG_KEYSPACE_OPERATOR: u8 = 10;
 const TAG_VALUES: u8 = 11;
 const TAG_KEYSPACE_HISTORY: u8 = 12;
-const TAG_PAST_INDEX: u8 = 13;
-const TAG_PAST_DROPPED: u8 = 14;
-const TAG_PAST_SPACE: u8 = 15;
+// 13 to 15 are those of past indexes.
 
 /// A log segment in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,26 +109,12 @@ pub enum Edit {
         /// All of its index.
         index: Arc<IndexMeta>,
     },
-    /// A keyspace has this past index, the newest one.
-    PastIndex {
+    /// The past indexes of a keyspace change.
+    Past {
         /// The keyspace.
         id: KeyspaceId,
-        /// The index as it was.
-        past: Arc<PastIndex>,
-    },
-    /// A keyspace has given up its past indexes that end at this version or before.
-    PastDropped {
-        /// The keyspace.
-        id: KeyspaceId,
-        /// The first version that is left.
-        until: Seq,
-    },
-    /// Space of blobs to which no index will refer but those that are past with the next split.
-    PastSpace {
-        /// The keyspace.
-        id: KeyspaceId,
-        /// The space: part of what the keyspace has taken.
-        released: Vec<Extent>,
+        /// The change.
+        edit: PastEdit,
     },
     /// Space of blobs that entries of a keyspace's levels refer to.
     OwnedSpace {
@@ -242,20 +230,9 @@ impl Edit {
                 index.encode(out);
                 TAG_INDEX
             }
-            Self::PastIndex { id, past } => {
+            Self::Past { id, edit } => {
                 put_varint(out, id.0.into());
-                past.encode(out);
-                TAG_PAST_INDEX
-            }
-            Self::PastDropped { id, until } => {
-                put_varint(out, id.0.into());
-                put_varint(out, until.0);
-                TAG_PAST_DROPPED
-            }
-            Self::PastSpace { id, released } => {
-                put_varint(out, id.0.into());
-                encode_extents(out, released);
-                TAG_PAST_SPACE
+                edit.encode(out)
             }
             Self::OwnedSpace { id, taken, freed } => {
                 put_varint(out, id.0.into());
@@ -306,15 +283,8 @@ impl Edit {
                 let id = keyspace_id(reader)?;
                 Self::Index { id, index: Arc::new(IndexMeta::decode(reader)?) }
             }
-            TAG_PAST_INDEX => {
-                let id = keyspace_id(reader)?;
-                Self::PastIndex { id, past: Arc::new(PastIndex::decode(reader)?) }
-            }
-            TAG_PAST_DROPPED => {
-                Self::PastDropped { id: keyspace_id(reader)?, until: Seq(reader.varint()?) }
-            }
-            TAG_PAST_SPACE => {
-                Self::PastSpace { id: keyspace_id(reader)?, released: decode_extents(reader)? }
+            past::TAG_INDEX | past::TAG_DROPPED | past::TAG_SPACE => {
+                Self::Past { id: keyspace_id(reader)?, edit: PastEdit::decode(tag, reader)? }
             }
             TAG_VALUES => Self::OwnedSpace {
                 id: keyspace_id(reader)?,

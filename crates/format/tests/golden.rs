@@ -19,7 +19,7 @@ use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Seal, enco
 use esker_format::history::{HistoryMeta, MILLIONTHS, Retention};
 use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, StoreId};
 use esker_format::log_record::{BatchBuilder, LogOp, SegmentHeader, decode_ops};
-use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, RecordBody, SegmentRef};
+use esker_format::manifest_edit::{Edit, MANIFEST_GRAIN_BYTES, PastEdit, RecordBody, SegmentRef};
 use esker_format::meta::{
     IndexHistory, IndexMeta, InputProgress, KindMeta, LearntMeta, LevelCounts, LevelMeta, LsmLevel,
     LsmMeta, MergeProgress, MergeScope, PastIndex, Real, RemovedRange, Shape, TailFence, TreeMeta,
@@ -497,7 +497,7 @@ fn past_index() {
         sorted_runs: Vec::new(),
         removed: Arc::default(),
     };
-    let edits = vec![Edit::PastIndex { id: KeyspaceId(3), past: Arc::new(past) }];
+    let edits = vec![Edit::Past { id: KeyspaceId(3), edit: PastEdit::Index(Arc::new(past)) }];
     let body = RecordBody::encode(&edits, Generation(301));
     assert_is_example("past index", &body);
     assert_eq!(RecordBody::decode(&body, 1).unwrap().edits, edits);

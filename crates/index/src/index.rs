@@ -20,6 +20,7 @@ use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, 
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
 use crate::history::History;
+use crate::history::retention::Pins;
 use crate::job::BackgroundJob;
 use crate::kind::Kind;
 use crate::kind::context::KindContext;
@@ -35,7 +36,6 @@ use crate::record::{Durable, RecordEdits};
 use crate::run::tree::BlockReader;
 use crate::upkeep::balance::{Balance, KeptTombstones, flushed_balance};
 use crate::upkeep::pause::Paused;
-use crate::upkeep::retention::Pins;
 use crate::upkeep::values::Values;
 
 /// The resources that all keyspaces of a store share.

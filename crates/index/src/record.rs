@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use esker_device::Purpose;
 use esker_format::ids::Seq;
+use esker_format::manifest_edit::PastEdit;
 use esker_format::meta::{IndexMeta, PastIndex};
 use esker_format::ptr::Extent;
 use esker_substrate::error::{Error, Result};
@@ -62,12 +63,8 @@ impl Durable {
 pub struct RecordEdits {
     /// The space of blobs and of scattered blocks.
     pub values: ValuesEdit,
-    /// The past index that a split has left.
-    pub past: Option<Arc<PastIndex>>,
-    /// Space of blobs that the past index of the split under way has for itself.
-    pub released: Vec<Extent>,
-    /// Past indexes that end at this version or before are given up.
-    pub dropped_until: Option<Seq>,
+    /// The changes of past indexes, in order.
+    pub past: Vec<PastEdit>,
 }
 
 /// A change of the durable state. All methods except `values` are called once, in this order,
@@ -111,6 +108,15 @@ pub(crate) trait Change {
     }
 }
 
+/// What a change does to past indexes. A split's own blobs are recorded before it.
+fn past_edits(change: &mut dyn Change) -> Vec<PastEdit> {
+    let released = change.values().released();
+    let space = (!released.is_empty()).then_some(PastEdit::Space(released));
+    let index = change.past().map(PastEdit::Index);
+    let dropped = change.dropped_until().map(PastEdit::Dropped);
+    space.into_iter().chain(index).chain(dropped).collect()
+}
+
 impl KindContext<'_> {
     /// Makes a change durable: see [`Index::record`].
     ///
@@ -135,12 +141,7 @@ impl Index {
         if planted::is(Bug::ReclaimBeforeCommit) {
             self.reclaim(std::mem::take(&mut freed))?;
         }
-        let edits = RecordEdits {
-            values: change.values().recorded(),
-            past: change.past(),
-            released: change.values().released(),
-            dropped_until: change.dropped_until(),
-        };
+        let edits = RecordEdits { values: change.values().recorded(), past: past_edits(change) };
         let made = self.make_durable(&meta, &edits, commit);
         if made.is_ok() || self.env.poison.reason().is_some() {
             change.keep_space();

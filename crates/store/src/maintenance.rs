@@ -490,10 +490,7 @@ pub(crate) fn commit_index(
         shared.log.sync_to(must_be_durable(shared, meta))?;
     }
     let mut edits = vec![Edit::Index { id, index: Arc::new(meta.clone()) }];
-    let released = changed.released.clone();
-    edits.extend((!released.is_empty()).then_some(Edit::PastSpace { id, released }));
-    edits.extend(changed.past.clone().map(|past| Edit::PastIndex { id, past }));
-    edits.extend(changed.dropped_until.map(|until| Edit::PastDropped { id, until }));
+    edits.extend(changed.past.iter().map(|edit| Edit::Past { id, edit: edit.clone() }));
     if !changed.values.is_empty() {
         let ValuesEdit { taken, freed } = changed.values.clone();
         edits.push(Edit::OwnedSpace { id, taken, freed });

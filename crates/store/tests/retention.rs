@@ -15,8 +15,8 @@ use esker::{Db, Error, History, Keyspace, KeyspaceOptions, Past, SimRuntime};
 use esker_device::memory::MemoryDevice;
 use esker_harness::counts::{Counts, budget};
 use esker_harness::random::Random;
-use esker_substrate::runtime::Runtime;
 use esker_substrate::planted::{self, Bug};
+use esker_substrate::runtime::Runtime;
 
 fn options(history: History) -> KeyspaceOptions {
     KeyspaceOptions::default().memtable_bytes(Some(2 << 10)).history(history)

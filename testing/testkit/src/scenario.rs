@@ -12,9 +12,7 @@ use crate::history::{self, By, KeyOrder, Op, Profile, Weights, generate, keyspac
 use crate::model::{Change, Write};
 use crate::random::Random;
 
-pub use values::{
-    blobs, blobs_full, blobs_synced, operands, retention, splits, versions,
-};
+pub use values::{blobs, blobs_full, blobs_synced, operands, retention, splits, versions};
 
 /// A named workload.
 #[derive(Clone, Debug)]

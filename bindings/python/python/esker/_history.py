@@ -67,12 +67,18 @@ def version_of(version: int) -> int:
     return number
 
 
-def keeps_history(history: _History) -> bool:
-    """Return whether an argument `history` asks for it."""
-    if isinstance(history, bool) or history == "all":
-        return bool(history)
+def kept_history(history: _History) -> tuple[str, int] | None:
+    """Return the history that an argument `history` asks for."""
+    if history is True or history == "all":
+        return ("all", 0)
+    if history is False:
+        return None
+    if isinstance(history, timedelta):
+        return ("for", max(history // _MICROSECOND, 0))
     refused = ArgumentError if isinstance(history, str) else ArgumentTypeError
-    raise refused(f"history is True, False or 'all', not {history!r}")
+    if isinstance(history, str) or not hasattr(history, "__index__"):
+        raise refused(f"history is True, False, 'all', a timedelta or a number, not {history!r}")
+    return ("newest", version_of(history))
 
 
 class Histories:

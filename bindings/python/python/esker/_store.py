@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _esker
 from ._errors import ArgumentTypeError, ConflictError
 from ._esker import Batch
-from ._history import Histories, keeps_history, microseconds_of, time_at, version_of
+from ._history import Histories, kept_history, microseconds_of, time_at, version_of
 from ._stats import BackupReport, CheckReport, Stats, report_of, stats_of
 from ._values import ValueReader, ValueWriter
 
@@ -157,8 +157,9 @@ class Db:
         which writes least. For an existing keyspace another kind than it has raises
         `ArgumentError`.
 
-        `history` keeps every version of the keyspace readable, for ever: see `Keyspace.at` and
-        `Keyspace.history`. It is True, or "all". It is chosen when the keyspace is created, and
+        `history` keeps earlier versions of the keyspace readable: see `Keyspace.at` and
+        `Keyspace.history`. It is True or "all" for all of them, a timedelta for those of at least
+        this time, or a number of newest ones. It is chosen when the keyspace is created, and
         need not be given again; an existing keyspace without history raises `ArgumentError`. Such a
         keyspace has no merge operator, an index of kind "fdtree" and no times to live.
 
@@ -166,12 +167,12 @@ class Db:
         that scans of the present do not slow down with every version: 0.2 to 0.8, by default 0.5;
         1.0 for never. It is fixed when a keyspace with history is created.
         """
-        is_kept = keeps_history(history)
+        kept = kept_history(history)
         memtable_bytes = None if memtable is None else _bytes_of(memtable)
         inline_bytes = None if inline_max is None else _bytes_of(inline_max)
         sizes = (memtable_bytes, inline_bytes)
         names = (_text("compression", compression), _text("index", index))
-        choices = (*names, is_kept, history_share)
+        choices = (*names, kept, history_share)
         return Keyspace(self._store, _name(name), create, sizes, choices, merge)
 
     def keyspaces(self) -> list[str]:

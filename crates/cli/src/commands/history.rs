@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 use std::ops::Bound;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use esker::{Change, Db, Keyspace, KeyspaceStats, Past, Range};
+use esker::{Change, Db, History as Kept, Keyspace, KeyspaceStats, Past, Range};
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::table::Table;
@@ -25,6 +25,30 @@ One line per change: version, TAB, time, TAB, and `put`, TAB, value, or `removed
 escapes of `scan`.
 With --json, JSON lines: {"version":…,"time":"…","v":"…"}, with "v64" in base64 for bytes that are
 not UTF-8, and "removed":true in the place of a value."#;
+
+/// The history that an argument asks for.
+pub(crate) fn kept(text: &str) -> Result<Kept, String> {
+    if text == "all" {
+        return Ok(Kept::All);
+    }
+    let number = text.trim_end_matches(['s', 'm', 'h', 'd']);
+    let seconds = match text.strip_prefix(number) {
+        Some("") => None,
+        Some("s") => Some(1),
+        Some("m") => Some(60),
+        Some("h") => Some(3600),
+        Some("d") => Some(86_400),
+        _ => return Err(no_history()),
+    };
+    let number: u64 = number.parse().map_err(|_| no_history())?;
+    let Some(seconds) = seconds else { return Ok(Kept::Newest(number)) };
+    let seconds = number.checked_mul(seconds).ok_or_else(no_history)?;
+    Ok(Kept::For(Duration::from_secs(seconds)))
+}
+
+fn no_history() -> String {
+    "it is all, a time such as 90s, 15m, 12h or 30d, or a number of versions".into()
+}
 
 /// The version at which a keyspace is read.
 #[derive(Debug, Args)]
@@ -212,4 +236,21 @@ pub(super) fn past_indexes(keyspace: &KeyspaceStats) -> Vec<Value> {
         })
     });
     past.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_history_is_read_from_text() {
+        let seconds = |count| Ok(Kept::For(Duration::from_secs(count)));
+        assert_eq!(kept("all"), Ok(Kept::All));
+        assert_eq!(kept("1000"), Ok(Kept::Newest(1000)));
+        assert_eq!([kept("90s"), kept("15m")], [seconds(90), seconds(900)]);
+        assert_eq!([kept("12h"), kept("30d")], [seconds(43_200), seconds(2_592_000)]);
+        for wrong in ["", "s", "1w", "1ss", "-1", "1.5h", "all ", "99999999999999999999d"] {
+            assert_eq!(kept(wrong), Err(no_history()), "{wrong}");
+        }
+    }
 }

@@ -169,7 +169,7 @@ fn held(stats: &Stats) -> Vec<String> {
     for keyspace in &stats.keyspaces {
         if let Some(from) = keyspace.history_from {
             let name = &keyspace.name;
-            lines.push(format!("keyspace {name} keeps all versions from {from} on"));
+            lines.push(format!("keyspace {name} has all versions from {from} on"));
         }
     }
     if let Some(name) = pins.log_keyspace.as_ref().filter(|_| stats.keyspaces.len() > 1) {

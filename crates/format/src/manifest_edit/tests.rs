@@ -47,9 +47,11 @@ fn edit() -> impl Strategy<Value = Edit> {
             .prop_map(|(id, name)| Edit::KeyspaceOperator { id, name }),
         (keyspace(), history()).prop_map(|(id, history)| Edit::KeyspaceHistory { id, history }),
         (keyspace(), any::<u64>())
-            .prop_map(|(id, until)| Edit::PastDropped { id, until: Seq(until) }),
-        (keyspace(), extents()).prop_map(|(id, released)| Edit::PastSpace { id, released }),
-        (keyspace(), past()).prop_map(|(id, past)| Edit::PastIndex { id, past: past.into() }),
+            .prop_map(|(id, until)| Edit::Past { id, edit: PastEdit::Dropped(Seq(until)) }),
+        (keyspace(), extents())
+            .prop_map(|(id, released)| Edit::Past { id, edit: PastEdit::Space(released) }),
+        (keyspace(), past())
+            .prop_map(|(id, past)| Edit::Past { id, edit: PastEdit::Index(past.into()) }),
         segment().prop_map(Edit::SegmentAdd),
         (any::<u64>(), any::<u64>())
             .prop_map(|(id, end)| Edit::SegmentClose { id: SegmentId(id), end_seq: Seq(end) }),

@@ -17,6 +17,7 @@
 //! Invariant: an index, past or of now, answers each version from its first one on without the
 //! others: what was live at its first version is in it.
 
+pub(crate) mod retention;
 pub mod share;
 
 use esker_format::ids::Seq;

@@ -11,6 +11,5 @@ pub(crate) mod memory;
 pub mod owed;
 pub(crate) mod pause;
 pub mod reserve;
-pub mod retention;
 pub mod stats;
 pub mod values;

@@ -63,7 +63,8 @@ pub(super) fn prove(
     };
     let state = restore::state_of(catalog)?;
     for (id, keyspace) in &state.keyspaces {
-        let walked = walk::walk(blocks, *id, (&keyspace.index, &keyspace.past_indexes()), &mut proof);
+        let walked =
+            walk::walk(blocks, *id, (&keyspace.index, &keyspace.past_indexes()), &mut proof);
         walked.map_err(|error| proof.failure.take().unwrap_or_else(|| otherwise(&error)))?;
     }
     let old = folder.catalog.as_ref();

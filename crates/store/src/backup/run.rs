@@ -185,7 +185,12 @@ impl<'r, 'p> Run<'r, 'p> {
         self.tell()?;
         let state = &self.captured.state;
         for (id, keyspace) in &state.keyspaces {
-            walk::walk(&self.shared.env.blocks, *id, (&keyspace.index, &keyspace.past_indexes()), self)?;
+            walk::walk(
+                &self.shared.env.blocks,
+                *id,
+                (&keyspace.index, &keyspace.past_indexes()),
+                self,
+            )?;
         }
         self.flush()?;
         for value in &self.captured.logged {

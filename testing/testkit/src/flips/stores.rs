@@ -110,7 +110,8 @@ pub fn versions() -> Verdict<Specimen> {
 pub fn past_indexes() -> Verdict<Specimen> {
     let profile = Profile { keys: 30, ..profile(260) };
     let ops = generate(&profile, 53);
-    let config = Config { history: Some(History::All), memtable_bytes: 1 << 10, ..config("past indexes") };
+    let config =
+        Config { history: Some(History::All), memtable_bytes: 1 << 10, ..config("past indexes") };
     make_with("past indexes", config, &ops, &[], false)
 }
 

@@ -11,7 +11,7 @@ use esker_format::frame::{FrameKind, Seal, encode_frame};
 use esker_format::history::{HistoryMeta, MILLIONTHS, Retention};
 use esker_format::ids::{Epoch, Generation, KeyspaceId, Moment, SegmentId, Seq, StoreId};
 use esker_format::log_record::{BatchBuilder, SegmentHeader};
-use esker_format::manifest_edit::{Edit, RecordBody, SegmentRef};
+use esker_format::manifest_edit::{Edit, PastEdit, RecordBody, SegmentRef};
 use esker_format::meta::{IndexMeta, LevelCounts, LevelMeta, PastIndex, RemovedRange, TreeMeta};
 use esker_format::ptr::{BlockPtr, Extent};
 use esker_format::superblock::Superblock;
@@ -212,9 +212,9 @@ fn records() -> Vec<Vec<u8>> {
         Edit::CleanClose { seq: Seq(99) },
         Edit::KeyspaceOperator { id, name: "esker.add".into() },
         Edit::KeyspaceHistory { id, history: HISTORY },
-        Edit::PastSpace { id, released: vec![Extent { start: 3, units: 2 }] },
-        Edit::PastIndex { id, past: Arc::new(past()) },
-        Edit::PastDropped { id, until: Seq(90) },
+        Edit::Past { id, edit: PastEdit::Space(vec![Extent { start: 3, units: 2 }]) },
+        Edit::Past { id, edit: PastEdit::Index(Arc::new(past())) },
+        Edit::Past { id, edit: PastEdit::Dropped(Seq(90)) },
     ];
     let one = |edit: &Edit| {
         let body = RecordBody::encode(std::slice::from_ref(edit), Generation(7));

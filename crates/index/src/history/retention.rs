@@ -1,8 +1,8 @@
 //! Giving up past indexes that nobody has to read any more, and pins, which keep them.
 //!
-//! The owner decides what has to stay readable. Past indexes are given up from the oldest on, by one
-//! record and without reading anything: each is on blocks of its own, and the blobs that no other
-//! index refers to are known.
+//! The owner decides what has to stay readable. Past indexes are given up from the oldest on, by
+//! one record and without reading anything: each is on blocks of its own, and the blobs that no
+//! other index refers to are known.
 //!
 //! Invariant: no past index is given up that a pinned version or a live snapshot reads.
 
@@ -15,9 +15,9 @@ use esker_format::ptr::Extent;
 use esker_substrate::error::Result;
 use esker_substrate::planted::{self, Bug};
 
-use super::values::Moved;
 use crate::kind::context::KindContext;
 use crate::record::Change;
+use crate::upkeep::values::Moved;
 use crate::{Commit, Index};
 
 /// The versions that somebody reads.
