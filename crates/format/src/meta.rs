@@ -448,7 +448,12 @@ impl IndexMeta {
             return Err(at.error("an LSM index has parts of an FD+tree"));
         }
         if has_merge {
-            index.merge = Some(Box::new(MergeProgress::decode(reader, &index)?));
+            let at = reader.clone();
+            let merge = MergeProgress::decode(reader, &index)?;
+            if merge.scope.splits_at().is_some_and(|split| split <= index.history.from) {
+                return Err(at.error("a split as of a version of a past index"));
+            }
+            index.merge = Some(Box::new(merge));
         }
         Ok(index)
     }

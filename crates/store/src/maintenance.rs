@@ -466,10 +466,12 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             while step(shared, slot, BackgroundJob::Flush)? == Step::More {}
         }
         let with_memtable = has_new && !tree.flushes_first();
+        // A split that was due already takes no run that has come since.
+        let was_due = tree.splits_next();
         // Another thread may have begun something in between: then once more.
         if begin(shared, slot, Work::Merge { full: true, with_memtable })? {
             while step(shared, slot, BackgroundJob::Merge)? == Step::More {}
-            if !slot.tree()?.splits_next() {
+            if !was_due && !slot.tree()?.splits_next() {
                 return Ok(());
             }
         }

@@ -289,6 +289,28 @@ fn every_version_would_show_what_splits_get_wrong() {
     }
 }
 
+/// Whatever merge is under way, or due: a gathered level, a split.
+#[test]
+fn compaction_merges_everything() {
+    let device = MemoryDevice::new();
+    let db = small(&device).inline_merges(1).open().unwrap();
+    let keyspace = db.keyspace("past", options().memtable_bytes(Some(4 << 10))).unwrap();
+    let random = Random::new(1);
+    let stats = |db: &Db| {
+        let stats = db.stats().unwrap();
+        stats.keyspaces.into_iter().find(|keyspace| keyspace.name == "past").unwrap()
+    };
+    for round in 0..3_000 {
+        keyspace.insert(format!("{:04}", random.below(400)), random.bytes(60)).unwrap();
+        if round % 3 == 0 && stats(&db).memtable_entries > 0 {
+            let again = small(&copy(&device)).inline_merges(1).open().unwrap();
+            again.compact().unwrap();
+            let compact = stats(&again);
+            assert_eq!((compact.sorted_runs, compact.memtable_entries), (0, 0), "{round}");
+        }
+    }
+}
+
 /// Inside a batch there is nothing: every number of its operations but the last shows the state
 /// before it, now and after replay.
 #[test]

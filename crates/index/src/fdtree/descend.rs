@@ -18,7 +18,8 @@ impl LevelMerge {
     /// number. False when the merge is complete. No I/O.
     pub(super) fn descend(&mut self, index: &FdTreeIndex<'_>) -> bool {
         let merge = &mut self.merge;
-        if merge.scheme.tightens() {
+        let is_special = matches!(merge.inputs.scope, MergeScope::Split(_) | MergeScope::Gather);
+        if merge.scheme.tightens() || is_special {
             return false;
         }
         let written = merge.insert.meta();

@@ -21,7 +21,7 @@ const SMALL_RUNS: usize = 4;
 impl FdTreeIndex<'_> {
     /// The work that should begin when the memtable is not full, and nothing is under way.
     pub(super) fn work_due(&self, durable: &IndexMeta) -> Option<Work> {
-        if durable.history.splits_next {
+        if durable.history.splits_next && self.may_split() {
             return Some(Work::Merge { full: true, with_memtable: false });
         }
         if flushes_are_due(durable) {
@@ -61,12 +61,12 @@ impl FdTreeIndex<'_> {
 
     /// Whether the memtable takes part in the next merge.
     pub(super) fn merges_directly(&self, durable: &IndexMeta) -> bool {
-        if self.tree.sizes != Sizes::Cost {
-            return true;
-        }
         if self.may_split() {
             // A split takes no memtable: readers as of before it need all of it.
             return false;
+        }
+        if self.tree.sizes != Sizes::Cost {
+            return true;
         }
         let bytes = data_bytes(&durable.main.levels) + sorted_run_bytes(durable);
         // A larger merge takes long enough that the log would pile up behind a frozen memtable.
@@ -108,6 +108,11 @@ impl FdTreeIndex<'_> {
         new_bytes: u64,
     ) -> ForecastMerge {
         let (shape, levels) = (&durable.shape, &durable.main.levels);
+        if let Some(special) = self.special(durable, full) {
+            let prepared = self.prepare_special(durable, special);
+            let (levels, full) = (prepared.levels, prepared.full);
+            return ForecastMerge { levels, full, input_bytes: prepared.plan.data_bytes };
+        }
         let new = Incoming { data_bytes: new_bytes, entries: 0 };
         let incoming = Incoming::of(&durable.sorted_runs).and(new);
         let kappa0 = self.kappa0_bytes();

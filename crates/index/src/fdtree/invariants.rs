@@ -12,7 +12,9 @@ pub(super) fn check_sizes(meta: &IndexMeta, sink: &mut CheckSink) {
     for level in &meta.main.levels {
         let offset = level.extents.first().map_or(0, Extent::offset);
         let bytes = level.counts.data_bytes();
-        if bytes > shape::capacity_bytes(shape, level.rank) {
+        // What has been gathered before a split is one level of any size.
+        let is_gathered = meta.history.splits_next;
+        if !is_gathered && bytes > shape::capacity_bytes(shape, level.rank) {
             sink.report(
                 offset,
                 format!("level {} holds {bytes} bytes, which is too many", level.rank),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, MergeScope, PastIndex, TreeMeta};
 use esker_format::ptr::{Extent, UNIT_BYTES};
+use esker_substrate::blocks::Reservation;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::atomic::Ordering;
@@ -79,6 +80,11 @@ impl LevelMerge {
         let levels = Levels { index, scope, oldest_snapshot, retired, merged };
         self.merge.commit(index.index(), commit, &levels)?;
         Ok(Step::Done)
+    }
+
+    /// Space has been reserved, when `written_bytes` were written.
+    pub fn note_room(&mut self, written_bytes: u64, room: &Reservation) {
+        self.room_bytes = written_bytes + room.units() * UNIT_BYTES;
     }
 
     /// Gives back what a split has written of the space that it reserved for all of it.
@@ -187,7 +193,8 @@ impl Outcome for Levels<'_> {
         meta.shape = merge.inputs.shape;
         let levels = &mut meta.main.levels;
         let mut tightened = None;
-        if self.index.may_split() {
+        let is_special = matches!(self.scope, MergeScope::Split(_) | MergeScope::Gather);
+        if self.index.may_split() || is_special {
             (meta.history, tightened) = self.index.after(&merge.inputs, durable, levels);
         } else if self.scope.is_full() && merge.scheme.tightens() {
             let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
@@ -195,6 +202,7 @@ impl Outcome for Levels<'_> {
             let kappa0_bytes = merge.inputs.shape.kappa0_bytes;
             tightened = Some(self.index.tree.sizes.choose(data_bytes, kappa0_bytes, replaced));
         }
+        meta.history.splits_next &= !self.scope.is_full();
         if let Some(shape) = tightened {
             // Tightening (Eq. 4.3): the result may be smaller than its bound was.
             meta.shape = shape;

@@ -71,12 +71,14 @@ impl FdTreeIndex<'_> {
         prepare::prepare(&durable.shape, levels, incoming, true, kappa0, self.tree.sizes, codec)
     }
 
-    /// Bytes that a split writes, as far as is known before.
-    pub(super) fn live_bytes(&self, durable: &IndexMeta, prepared: &Prepared) -> u64 {
+    /// The most bytes that a split of `data_bytes` bytes writes, where superseded entries are as
+    /// long as others: those that are not known to be superseded.
+    pub(super) fn copied_bytes_max(&self, durable: &IndexMeta, data_bytes: u64) -> u64 {
         let load = load(durable);
-        let dead = load.dead(share::of_millionths(durable.history.replaced_millionths));
-        let live = 1.0 - dead / load.entries.max(1) as f64;
-        (prepared.plan.data_bytes as f64 * live) as u64
+        let live = load.entries.saturating_sub(load.known_dead);
+        let share = live as f64 / load.entries.max(1) as f64;
+        let bytes = (data_bytes as f64 * share) as u64;
+        bytes.saturating_add(bytes / 64)
     }
 
     /// The state of history behind a merge with `inputs` of `durable`, which has left `levels`; and

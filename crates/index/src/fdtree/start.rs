@@ -204,8 +204,8 @@ impl FdTreeIndex<'_> {
         let mut room = self.make_room(durable, &prepared)?;
         if special.scope.is_full() {
             // It frees nothing before it is done.
-            let bytes = self.live_bytes(durable, &prepared);
-            let units = room.1.units() + (bytes + bytes / 64).div_ceil(UNIT_BYTES);
+            let bytes = self.copied_bytes_max(durable, prepared.plan.data_bytes);
+            let units = room.1.units() + bytes.div_ceil(UNIT_BYTES);
             room.1 = self.blocks().reserve(units)?;
         }
         let standing = runs.len().saturating_sub(special.runs + 1);
@@ -340,11 +340,18 @@ impl FdTreeIndex<'_> {
         if !std::mem::take(&mut merge.lacks_room) {
             return;
         }
-        let merge = &mut merge.merge;
-        let (kappa0_bytes, bytes) = (merge.inputs.shape.kappa0_bytes, merge.plan.data_bytes);
-        if let Ok((pace, room)) = self.reserve(Pace::of(kappa0_bytes, bytes), bytes / 256) {
-            merge.pace = pace;
-            merge.reservation = Some(room);
+        let written_bytes = merge.merge.insert.all_bytes();
+        let inputs = &merge.merge.inputs;
+        let (kappa0_bytes, bytes) = (inputs.shape.kappa0_bytes, merge.merge.plan.data_bytes);
+        let mut slack_bytes = bytes / 256;
+        if inputs.scope.splits_at().is_some() {
+            let most_bytes = self.copied_bytes_max(&self.meta(), bytes);
+            slack_bytes += most_bytes.saturating_sub(written_bytes);
+        }
+        if let Ok((pace, room)) = self.reserve(Pace::of(kappa0_bytes, bytes), slack_bytes) {
+            merge.merge.pace = pace;
+            merge.note_room(written_bytes, &room);
+            merge.merge.reservation = Some(room);
         }
     }
 

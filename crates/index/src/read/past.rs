@@ -22,6 +22,8 @@ use crate::run::tree::{BlockReader, Tree};
 
 /// The share of the memory for fences that past indexes may take.
 const FENCES_SHARE: u64 = 4;
+/// Most past indexes that are open.
+const OPEN_MAX: usize = 256;
 
 /// The past indexes of a keyspace, oldest first.
 #[derive(Debug, Default)]
@@ -136,17 +138,18 @@ impl PastIndexes {
 
     fn open(&self, reader: &BlockReader, meta: &Arc<PastIndex>) -> Arc<OpenPast> {
         let mut opened = self.opened.lock();
-        let place = opened.iter().position(|past| past.meta.until == meta.until);
-        let past = match place {
-            Some(place) => opened.remove(place),
-            None => Arc::new(OpenPast::new(meta)),
-        };
-        opened.push(Arc::clone(&past));
+        if let Some(place) = opened.iter().rposition(|past| past.meta.until == meta.until) {
+            let past = opened.remove(place);
+            opened.push(Arc::clone(&past));
+            return past;
+        }
         let most = reader.budget.share_bytes(MemoryPart::Fences) / FENCES_SHARE;
         let mut bytes: u64 = opened.iter().map(|past| past.fence_memory_bytes()).sum();
-        while bytes > most && opened.len() > 1 {
+        while (bytes > most || opened.len() >= OPEN_MAX) && !opened.is_empty() {
             bytes = bytes.saturating_sub(opened.remove(0).fence_memory_bytes());
         }
+        let past = Arc::new(OpenPast::new(meta));
+        opened.push(Arc::clone(&past));
         past
     }
 
