@@ -168,9 +168,10 @@ int main(int count, char **arguments) {
         "", &error));
     CHECK(esker_past_version((const esker_past *)db) == 0 && esker_past_version(NULL) == 0);
     CHECK(esker_keyspaces(db, &names, &error) == ESKER_OK);
-    CHECK(names.len == 18 && memcmp(names.data, "late\0plain\0prices", 18) == 0);
+    CHECK(names.len == 25
+        && memcmp(names.data, "late\0newest\0plain\0prices", 25) == 0);
 
-    CHECK(esker_get_stats(db, &stats, &error) == ESKER_OK && stats.keyspaces == 3);
+    CHECK(esker_get_stats(db, &stats, &error) == ESKER_OK && stats.keyspaces == 4);
 
     CHECK(esker_close(db, &error) == ESKER_OK);
     db = NULL;

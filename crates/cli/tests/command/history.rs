@@ -116,7 +116,7 @@ fn versions_and_keyspaces_are_listed() {
     let text = esker(["versions", &db]).text().to_owned();
     assert!(text.contains(versions["time"].as_str().unwrap()), "{text}");
     let last = text.lines().last().unwrap();
-    assert!(last.starts_with("a ") && last.ends_with(&format!(" {oldest}")), "{text}");
+    assert!(last.starts_with("a ") && last.contains(&format!(" {oldest} and later ")), "{text}");
 
     assert_eq!(esker(["keyspaces", &db]).text(), "a\nplain\n");
     assert_eq!(esker(["dump", &db, "--keyspace=a", &format!("--at={oldest}")]).text(), "");
@@ -124,7 +124,7 @@ fn versions_and_keyspaces_are_listed() {
     assert_eq!(stats["keyspaces"][0]["history_from"], oldest);
     let stats = esker(["stats", &db, "--json", "--keyspace=plain"]).json();
     assert_eq!(stats["keyspaces"][0]["history_from"], Value::Null);
-    let line = format!("keyspace a keeps all versions from {oldest} on");
+    let line = format!("keyspace a has all versions from {oldest} on");
     assert!(esker(["stats", &db]).text().contains(&line));
 }
 
@@ -164,4 +164,21 @@ fn what_has_no_history_is_refused() {
     for arguments in [&["history", "/nonexistent", "k"][..], &["versions", "/nonexistent"]] {
         esker(arguments).fails(2, &["/nonexistent"]);
     }
+}
+
+#[test]
+fn histories_of_a_time_or_of_newest_versions_are_chosen() {
+    let place = Place::new();
+    let db = place.db();
+    esker(["put", &db, "k", "v", "--history=1w"]).fails(2, &["30d"]);
+    esker(["put", &db, "k", "v", "--history-share=0.5"]).fails(2, &["--history"]);
+    esker(["put", &db, "k", "v", "--history", "--history-share=0.9"]).fails(2, &["0.2 to 0.8"]);
+    esker(["put", &db, "k", "v", "--keyspace=days", "--history=30d"]).stdout();
+    esker(["put", &db, "k", "v", "--keyspace=days", "--history=10"]).fails(2, &["For(2592000s)"]);
+    esker(["put", &db, "k", "v", "--keyspace=few", "--history=10", "--history-share=0.2"]).stdout();
+    let versions = esker(["versions", &db, "--json"]).json();
+    for of in versions["keyspaces"].as_array().unwrap() {
+        assert_eq!(of["past_indexes"], json!([]), "{versions}");
+    }
+    assert_eq!(versions["keyspaces"].as_array().unwrap().len(), 2, "{versions}");
 }
