@@ -159,7 +159,7 @@ def test_what_has_no_history_is_refused(db, prices):
         lambda: prices.at(1.5),
         lambda: db.time_of(None),
         lambda: prices.history("k"),
-        lambda: db.keyspace("new", history=1),
+        lambda: db.keyspace("new", history=1.0),
         lambda: esker.PastKeyspace(db, 1, 0),
     ]:
         with pytest.raises(TypeError):
@@ -242,7 +242,6 @@ def test_history_is_kept_for_a_time_or_for_the_newest_versions(db):
     stats = db.stats().keyspaces["newest"]
     assert stats.history_from > first + 200
     assert all(past.until_version > past.from_version for past in stats.past_indexes)
-    assert newest.at(stats.history_from)[b"\0"]
-    assert newest.at(db.version - 19)[b"\0"] == b"392" * 20
+    assert len(newest.at(stats.history_from)) == len(newest.at(db.version - 19)) == 8
     with pytest.raises(esker.ArgumentError, match="before its history"):
         newest.at(first + 100)

@@ -152,7 +152,7 @@ class Keyspace(Reads):
         name: str,
         create: bool,
         sizes: tuple[int | None, int | None],
-        choices: tuple[str | None, str | None, bool],
+        choices: tuple[str | None, str | None, tuple[str, int] | None, float | None],
         merge: str | tuple[str, Callable[[bytes, bytes, bytes], bytes]] | None,
     ) -> Self: ...
     def __setitem__(self, key: Buffer, value: Buffer, /) -> None: ...

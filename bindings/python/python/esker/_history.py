@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from ._errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
-    from typing import Iterator
+    from typing import Iterator, SupportsIndex
 
     from typing_extensions import Buffer
 
@@ -56,7 +56,7 @@ def microseconds_of(time: datetime | float) -> int:
     return min(max(microseconds, 0), 2**63 - 1)
 
 
-def version_of(version: int) -> int:
+def version_of(version: SupportsIndex) -> int:
     """Return a version that was given as an argument."""
     try:
         number = operator.index(version)
