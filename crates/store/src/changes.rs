@@ -10,7 +10,7 @@ use esker_format::ids::Seq;
 use crate::error::Result;
 use crate::large;
 use crate::limits::validate_key;
-use crate::past::{oldest_version, pinned};
+use crate::past::pinned_oldest;
 use crate::read_point::Pin;
 use crate::shared::Shared;
 use crate::slot::Slot;
@@ -50,11 +50,12 @@ impl Changes {
         up_to: Seq,
     ) -> Result<Self> {
         validate_key(key)?;
-        let oldest = {
+        let pin = {
             let _open = shared.enter()?;
-            oldest_version(slot)?
+            pinned_oldest(slot)?
         };
-        let (pin, since) = (pinned(shared, slot, oldest)?, Seq(oldest));
+        // What the oldest version itself removed may be given up.
+        let since = Seq(pin.at().seq.0.saturating_add(1));
         let (shared, slot) = (Arc::clone(shared), Arc::clone(slot));
         let up_to = Some(up_to);
         Ok(Self { shared, slot, key: key.to_vec(), oldest: pin, since, up_to, found: None })

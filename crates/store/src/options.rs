@@ -270,6 +270,11 @@ impl KeyspaceOptions {
         if !self.history.is_none_or(History::is_valid) {
             return Err(Error::invalid("history is kept for 1 ms, or for 1 version, at least"));
         }
+        let is_kept_for_ever = self.history.is_none_or(|history| history == History::All);
+        if !is_kept_for_ever && self.history_share == Some(Share::NEVER) {
+            let what = "history that is not kept for ever has a history_share of 0.2 to 0.8";
+            return Err(Error::invalid(what));
+        }
         if !self.history_share.is_none_or(Share::is_valid) {
             return Err(Error::invalid("history_share is 0.2 to 0.8, or 1.0 for no copies"));
         }

@@ -163,12 +163,13 @@ pub(crate) fn pinned(shared: &Shared, slot: &Arc<Slot>, version: u64) -> Result<
     let newest = shared.snapshots().visible().0;
     // Values in it have no time to live.
     let at = At { seq: Seq(version), now: Moment(0) };
-    let from = oldest_version(slot)?;
+    oldest_version(slot)?;
     if version <= newest
         && let Some(pin) = Pin::new(slot, at)
     {
         return Ok(pin);
     }
+    let from = oldest_version(slot)?;
     let name = &slot.name;
     let place = if version > newest { "in the future" } else { "before its history" };
     Err(Error::invalid(format!(
@@ -176,13 +177,23 @@ pub(crate) fn pinned(shared: &Shared, slot: &Arc<Slot>, version: u64) -> Result<
     )))
 }
 
+/// Keeps the oldest version readable that is.
+///
+/// # Errors
+/// [`Error::Invalid`] for a keyspace without history.
+pub(crate) fn pinned_oldest(slot: &Arc<Slot>) -> Result<Arc<Pin>> {
+    Pin::oldest(slot)?.ok_or_else(|| no_history(slot))
+}
+
 /// The oldest version that can be read.
 pub(crate) fn oldest_version(slot: &Slot) -> Result<u64> {
     let from = slot.tree()?.oldest_version().map(|from| from.0);
-    from.ok_or_else(|| {
-        let name = &slot.name;
-        Error::invalid(format!(
-            "keyspace {name} keeps no history: only snapshots see earlier versions of it"
-        ))
-    })
+    from.ok_or_else(|| no_history(slot))
+}
+
+fn no_history(slot: &Slot) -> Error {
+    let name = &slot.name;
+    Error::invalid(format!(
+        "keyspace {name} keeps no history: only snapshots see earlier versions of it"
+    ))
 }

@@ -29,6 +29,8 @@ fn try_drop(shared: &Core, slot: &Slot) -> Result<()> {
     if !tree.has_droppable(floor) {
         return Ok(());
     }
+    // Versions that a power cut could take back do not count.
+    shared.log.sync_to(shared.log.last_seq())?;
     let values = |until: Seq| values(shared, slot.id, until);
     tree.drop_past(floor, values, &mut |meta, edits| commit_index(shared, slot.id, meta, edits))?;
     Ok(())

@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use common::{Model, assert_sound, back_up, copy, restored, small, threaded};
 use esker::{Db, Error, History, Keyspace, KeyspaceOptions, Past, SimRuntime};
+use esker_device::Device;
+use esker_device::delay::{DelayDevice, Delays};
 use esker_device::memory::MemoryDevice;
 use esker_harness::counts::{Counts, budget};
 use esker_harness::random::Random;
@@ -247,6 +249,51 @@ fn versions_are_held_beside_writers() {
     assert_sound(&db);
 }
 
+/// Several threads find the same past indexes to give up, and each record takes its time.
+#[test]
+fn what_is_given_up_is_given_up_once() {
+    let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+    let delays = Delays { sync: Duration::from_micros(300), ..Delays::default() };
+    let device: Arc<dyn Device> = Arc::new(DelayDevice::new(memory, delays));
+    let db = Db::builder_on(device).memory_budget(512 << 10).log_segment_bytes(16 << 10);
+    let db = db.open().unwrap();
+    let options = options(History::Newest(1)).history_share(0.2);
+    let keyspace = db.keyspace("past", options.inline_bytes_max(60)).unwrap();
+    let plain = db.keyspace("plain", KeyspaceOptions::default().memtable_bytes(Some(2 << 10)));
+    let plain = plain.unwrap();
+    let is_done = AtomicBool::new(false);
+    let write = |thread: u8| {
+        for round in 0..1_500_u64 {
+            let value = [round as u8; 90];
+            let value = &value[..10 + (round as usize * 7) % 80];
+            keyspace.insert([thread, round as u8 % 40], value).unwrap();
+            plain.insert([thread, round as u8 % 40], value).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let writers = [0, 1].map(|thread| scope.spawn(move || write(thread)));
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    db.flush().unwrap();
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                assert_sound(&db);
+                let changes = keyspace.history([0, 7]).unwrap();
+                assert!(changes.map(Result::unwrap).count() < 3_000);
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(plain.iter().unwrap().map(Result::unwrap).count(), 80);
+    assert!(oldest(&db) > 1_000);
+    assert_sound(&db);
+}
+
 #[test]
 fn what_is_no_retention_is_refused() {
     let device = MemoryDevice::new();
@@ -255,6 +302,9 @@ fn what_is_no_retention_is_refused() {
     for nothing in [History::Newest(0), History::For(Duration::from_micros(999))] {
         assert!(error(nothing).contains("1 ms, or for 1 version"), "{nothing:?}");
     }
+    let never = options(History::Newest(10)).history_share(1.0);
+    let never = db.keyspace("past", never).unwrap_err().to_string();
+    assert!(never.contains("0.2 to 0.8"), "{never}");
     db.keyspace("past", options(History::Newest(10))).unwrap();
     db.keyspace("past", options(History::Newest(10))).unwrap();
     assert!(error(History::All).contains("was created with history Newest(10)"));

@@ -157,6 +157,8 @@ pub enum Bug {
     SplitResetsNumbers,
     /// Past indexes are dropped although somebody reads them.
     DroppedUnderPin,
+    /// Two threads may drop the same past indexes.
+    DroppedTwice,
     /// Dropping a past index frees none of the blobs that it had for itself.
     PastValuesKept,
 }

@@ -113,6 +113,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::LastSegmentTaken | Bug::StallOverwritten | Bug::ShortMergeNotRecorded => Vec::new(),
         Bug::HandlesPrintEntries | Bug::RecordsCounted | Bug::SplitReadsNewSide => Vec::new(),
         Bug::SplitResetsNumbers | Bug::DroppedUnderPin | Bug::PastValuesKept => Vec::new(),
+        Bug::DroppedTwice => Vec::new(),
     }
 }
 

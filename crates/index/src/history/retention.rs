@@ -5,6 +5,8 @@
 //! other index refers to are known.
 //!
 //! Invariant: no past index is given up that a pinned version or a live snapshot reads.
+//! Invariant: one thread gives past indexes up at a time, and none while the index is paused: what
+//! is chosen is still there when the record is made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,6 +69,14 @@ impl Index {
         true
     }
 
+    /// Keeps the oldest readable version as [`Index::pin_version`] does; `None` without history.
+    pub fn pin_oldest(&self) -> Option<Seq> {
+        let mut pins = self.pins.lock();
+        let oldest = self.oldest_version()?.max(pins.dropping_until);
+        *pins.all.entry(oldest).or_insert(0) += 1;
+        Some(oldest)
+    }
+
     /// Takes back what [`Index::pin_version`] did.
     pub fn unpin_version(&self, version: Seq) {
         let mut pins = self.pins.lock();
@@ -107,6 +117,7 @@ impl Index {
         values: impl FnOnce(Seq) -> Vec<Extent>,
         commit: &mut Commit<'_>,
     ) -> Result<bool> {
+        let _alone = (!planted::is(Bug::DroppedTwice)).then(|| self.starting.lock());
         let until = {
             let mut pins = self.pins.lock();
             let Some(until) = self.droppable(&pins, floor) else { return Ok(false) };

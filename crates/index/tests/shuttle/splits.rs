@@ -2,6 +2,7 @@
 //! index.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use esker_format::ids::Seq;
 use esker_index::Work;
@@ -70,11 +71,18 @@ pub fn pins_of_what_is_given_up() {
     let subject = subject();
     let visible = subject.snapshots().visible();
     split(&subject);
-    let drop = concurrently(&subject, |subject| {
-        for _ in 0..2 {
+    let times = Arc::new(AtomicUsize::new(0));
+    let give_up = |times: Arc<AtomicUsize>| {
+        move |subject: &Subject| {
             let no_blobs = |_: Seq| Vec::new();
-            subject.tree.drop_past(Seq::MAX, no_blobs, &mut |_, _| Ok(())).unwrap();
+            let given_up = subject.tree.drop_past(Seq::MAX, no_blobs, &mut |_, _| Ok(()));
+            times.fetch_add(given_up.unwrap().into(), Ordering::Relaxed);
         }
+    };
+    let other = concurrently(&subject, give_up(Arc::clone(&times)));
+    let again = give_up(Arc::clone(&times));
+    let drop = concurrently(&subject, move |subject| {
+        (0..2).for_each(|_| again(subject));
         // Writes where the past was.
         (0..KEYS).for_each(|key| subject.put(key));
         subject.complete(Work::Flush);
@@ -88,6 +96,8 @@ pub fn pins_of_what_is_given_up() {
         assert!(subject.tree.oldest_version().is_some());
     }
     drop.join().unwrap();
+    other.join().unwrap();
+    assert!(times.load(Ordering::Relaxed) <= 1, "there is one past index");
     subject.assert_sound();
 }
 
@@ -99,6 +109,11 @@ fn pinned_versions_stay() {
 #[test]
 fn finds_versions_that_are_given_up_under_a_pin() {
     hunt(Bug::DroppedUnderPin, 4_000, &[|| with_history(pins_of_what_is_given_up)]);
+}
+
+#[test]
+fn finds_past_indexes_that_are_given_up_twice() {
+    hunt(Bug::DroppedTwice, 4_000, &[|| with_history(pins_of_what_is_given_up)]);
 }
 
 #[test]
