@@ -69,7 +69,7 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
             }
         }
     }
-    Ok((series, settings(scale, &Options::USUAL)))
+    Ok((series, settings(scale, &Options::USUAL, "twice the leaves")))
 }
 
 fn add(

@@ -18,7 +18,8 @@ use crate::experiment::{Watch, go_on, metric};
 
 /// Pages written, the log's not; a page that stays in memory is written once, at the end.
 pub const WRITES: &str = "writes_per_op";
-/// Pages written, if every transaction writes what it changed when it commits.
+/// Pages written, if every transaction writes what it changed when it commits, each page once,
+/// however many those are.
 pub const FORCED: &str = "forced_per_op";
 /// The share of pages written right behind the page written before.
 pub const SEQUENTIAL: &str = "sequential_percent";
@@ -158,9 +159,11 @@ fn looked_up<T: Counted>(index: &mut T, requests: &Requests, version: Version) -
     Ok((index.counters().reads - before) as f64 / LOOKUPS as f64)
 }
 
-/// What the tables say of a run that has no system of its own.
-pub fn settings(scale: Scale, options: &Options) -> Value {
+/// The settings that all runs of a scale have in common.
+#[must_use]
+pub fn settings(scale: Scale, options: &Options, memory_pages: &str) -> Value {
     json!({
+        "memory_pages": memory_pages,
         "page_bytes": options.page_bytes,
         "head_leaves": options.head_leaves,
         "ratio": options.ratio,

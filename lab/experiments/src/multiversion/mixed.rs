@@ -52,7 +52,7 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     for operations in sizes(scale) {
         add(&mut series, NEVER, plan(never, *operations, Shape::ThousandEach, mix), watch)?;
     }
-    Ok((series, settings(scale, &Options::USUAL)))
+    Ok((series, settings(scale, &Options::USUAL, "128")))
 }
 
 /// What the present carries at the largest size, with splits and without.

@@ -181,8 +181,8 @@ pub struct Contents {
 }
 
 impl Run {
-    /// Writes a run from `place` on, one page behind the other; the fences of the answer lead to its
-    /// pages.
+    /// Writes a run from `place` on, one page behind the other; the fences of the answer lead to
+    /// its pages.
     ///
     /// # Errors
     /// When a page cannot be written.
@@ -242,8 +242,8 @@ fn fences_to(place: PageId, pages: &[Vec<Entry>]) -> Vec<Entry> {
     numbered.filter_map(fence).collect()
 }
 
-/// Entries and fences in order, page by page. Where there are fences, a page that would begin with
-/// another entry begins with a copy of the fence before it.
+/// Entries and fences in order, page by page. Where there are fences, a page that would begin
+/// with another entry begins with a copy of the fence before it.
 #[must_use]
 pub fn packed(entries: &[Entry], fences: &[Entry], capacity: usize) -> Vec<Vec<Entry>> {
     let (mut entries, mut fences) = (entries, fences);
