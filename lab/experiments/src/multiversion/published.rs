@@ -56,7 +56,7 @@ const ACTIONS: [f64; 2] = [0.9923, 0.9648];
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
     name: "multiversion-published",
-    figure: "Bulk Split Fig. 3",
+    figure: "Haapasalo's thesis, chapter 7",
     about: "pages and entries of the transactional tree, against those that Haapasalo published",
     axis: "percent of keys deleted",
     columns: &[PAGES, LEAVES, ITEMS, HEIGHT, READS, WRITES],
