@@ -410,8 +410,8 @@ impl Keyspace {
         self.at(version.0)
     }
 
-    /// The changes of `key` after the oldest version that can be read, newest first. A removal of an
-    /// absent key is no change. Each step costs
+    /// The changes of `key` after the oldest version that can be read, newest first. A removal of
+    /// an absent key is no change. Each step costs
     /// what [`get`](Self::get) costs; versions of a key are next to each other, so that most steps
     /// find their block in the cache.
     ///

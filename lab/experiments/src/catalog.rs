@@ -3,10 +3,11 @@
 use crate::experiment::Experiment;
 use crate::fdtree::{ablation, index_size, level_skipping, lookup_ratio, stall};
 use crate::lsm::{index, keys, levels, load, loosened, payload, sizes, spread};
+use crate::multiversion::{head_leaves, inserts, mixed, published};
 use crate::permute::{asymmetry, passes};
 
 /// Every experiment.
-pub const EXPERIMENTS: [Experiment; 15] = [
+pub const EXPERIMENTS: [Experiment; 19] = [
     stall::EXPERIMENT,
     lookup_ratio::EXPERIMENT,
     ablation::EXPERIMENT,
@@ -22,6 +23,10 @@ pub const EXPERIMENTS: [Experiment; 15] = [
     spread::EXPERIMENT,
     loosened::EXPERIMENT,
     index::EXPERIMENT,
+    inserts::EXPERIMENT,
+    mixed::EXPERIMENT,
+    head_leaves::EXPERIMENT,
+    published::EXPERIMENT,
 ];
 
 /// The experiment of this name.

@@ -2,9 +2,10 @@
 //!
 //! [`experiment`] is what `esker lab` runs, and [`catalog`] names all experiments: those of the
 //! FD+tree's papers in [`fdtree`], those of the LSM tree's compaction policies in [`lsm`], those of
-//! the planner of arrays in [`permute`]. [`stores`] is the comparison that `esker bench` runs;
-//! [`permute::rearrange`], [`sqlite`] and [`operations`] are what `esker bench` with such a name
-//! runs. All of them answer with the `Findings` of `esker-lab-result`.
+//! the planner of arrays in [`permute`], those of indexes that keep all versions in
+//! [`multiversion`]. [`stores`] is the comparison that `esker bench` runs; [`permute::rearrange`],
+//! [`sqlite`] and [`operations`] are what `esker bench` with such a name runs. All of them answer
+//! with the `Findings` of `esker-lab-result`.
 //!
 //! What is not here: the instruments (`esker-lab-measure`), the stores (`esker-peers`), the
 //! requests (`esker-workload`), the commands (`esker-lab-cli`).
@@ -13,6 +14,7 @@ pub mod catalog;
 pub mod experiment;
 pub mod fdtree;
 pub mod lsm;
+pub mod multiversion;
 pub mod operations;
 pub mod permute;
 pub mod sqlite;

@@ -10,7 +10,7 @@ use crate::experiment::{Prediction, Series, metric};
 use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
-const SYSTEMS: [&str; 24] = [
+const SYSTEMS: [&str; 47] = [
     "XM",
     "DS",
     "FC",
@@ -35,10 +35,33 @@ const SYSTEMS: [&str; 24] = [
     "G_N ~LDB",
     "G_U ~HLDB",
     "G_N ~HLDB",
+    "MVBT 1000 each",
+    "MVBT in five",
+    "MVBT in eight",
+    "MVBT in ten",
+    "TMVBT 1000 each",
+    "TMVBT in five",
+    "TMVBT in eight",
+    "TMVBT in ten",
+    "BSMVBT 1000 each",
+    "BSMVBT in five",
+    "BSMVBT in eight",
+    "BSMVBT in ten",
+    "one level 1000 each",
+    "never split 1000 each",
+    "BSMVBT, 1000 in ten",
+    "BSMVBT, 1000 each of 10,000",
+    "BSMVBT, 1000 each of 100,000",
+    "BSMVBT, 1000 each of 1,000,000",
+    "TMVBT, 1000 each of 1,000,000",
+    "markers",
+    "spans",
+    "spans, as many to a page",
+    "published",
 ];
 
 /// The metrics that any prediction asks for, those of the places aside.
-const METRICS: [&str; 30] = [
+const METRICS: [&str; 42] = [
     "longest_us",
     "insert_max_us",
     "requests_per_second",
@@ -69,7 +92,23 @@ const METRICS: [&str; 30] = [
     "level_1_percent",
     "level_2_percent",
     "unused",
+    "writes_per_op",
+    "forced_per_op",
+    "sequential_percent",
+    "pages_per_thousand_ops",
+    "version_splits",
+    "carried_per_live",
+    "pages",
+    "leaf_pages",
+    "items",
+    "height",
+    "reads_per_action",
+    "writes_per_action",
 ];
+
+/// The places of insertions into multiversion indexes.
+const MULTIVERSION: &[(f64, f64)] =
+    &[(1e3, 3.0), (5e3, 3.0), (8e3, 3.0), (1e4, 3.0), (1e5, 3.0), (1e6, 3.0)];
 
 /// The places where an experiment measures, each with the number of levels: places are the frame in
 /// which an effect may show, and none themselves.
@@ -79,6 +118,8 @@ fn frame(experiment: &str) -> &'static [(f64, f64)] {
         "level-skipping" => &[(1.0, 4.0), (2.0, 3.0), (3.0, 2.0), (4.0, 1.0)],
         "merge-policies-loosened" => &[(9.0, 4.0), (10.0, 3.0)],
         "merge-policies-load" => &[(12.0, 3.0), (40.0, 3.0), (80.0, 3.0), (90.0, 3.0)],
+        "multiversion-inserts" | "multiversion-mixed" => MULTIVERSION,
+        "multiversion-published" => &[(0.0, 3.0), (50.0, 3.0), (100.0, 3.0)],
         _ => &[(12.5, 3.0), (20.0, 3.0), (50.0, 3.0), (82.0, 3.0), (106.0, 4.0)],
     }
 }

@@ -1,0 +1,48 @@
+//! The transactional multiversion B+-tree (Haapasalo et al.): all updates of a transaction have one
+//! version, and the pages that it created are changed in place until it ends.
+
+use super::node::Layout;
+use super::tree::Tree;
+use super::{Key, Multiversion, Value, Version};
+use crate::Result;
+
+/// The tree.
+#[derive(Debug)]
+pub struct Tmvbt(pub Tree);
+
+impl Tmvbt {
+    /// An empty tree, with room for a number of pages in memory.
+    ///
+    /// # Errors
+    /// When pages are too small.
+    pub fn new(layout: Layout, pool_pages: usize) -> Result<Self> {
+        Tree::new(layout, pool_pages).map(Self)
+    }
+}
+
+impl Multiversion for Tmvbt {
+    fn begin(&mut self) -> Result<()> {
+        self.0.begin()
+    }
+
+    fn insert(&mut self, key: Key, value: Value) -> Result<()> {
+        self.0.insert(key, value)
+    }
+
+    fn delete(&mut self, key: Key) -> Result<()> {
+        self.0.delete(key).map(drop)
+    }
+
+    fn commit(&mut self) -> Result<Version> {
+        self.0.commit();
+        Ok(self.0.version())
+    }
+
+    fn get(&mut self, key: Key, version: Version) -> Result<Option<Value>> {
+        self.0.get(key, version)
+    }
+
+    fn range(&mut self, version: Version) -> Result<Vec<(Key, Value)>> {
+        self.0.range(version)
+    }
+}
