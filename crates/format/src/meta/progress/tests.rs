@@ -107,7 +107,7 @@ fn scope() -> impl Strategy<Value = MergeScope> {
 }
 
 fn history() -> impl Strategy<Value = IndexHistory> {
-    let fields = (any::<u64>(), 0..=crate::history::MILLIONTHS, any::<bool>());
+    let fields = (0..u64::MAX, 0..=crate::history::MILLIONTHS, any::<bool>());
     fields.prop_map(|(from, replaced_millionths, splits_next)| IndexHistory {
         from: Seq(from),
         replaced_millionths,
@@ -199,8 +199,13 @@ fn index() -> impl Strategy<Value = IndexMeta> {
     bare.prop_flat_map(merged).prop_flat_map(|(levels, sorted_runs, index)| {
         let consumed = index.sorted_runs.iter().rev().take(usize::from(sorted_runs));
         let inputs = usize::from(levels) + consumed.map(|run| run.levels.len()).sum::<usize>();
-        progress(levels, sorted_runs, inputs)
-            .prop_map(move |merge| IndexMeta { merge: Some(Box::new(merge)), ..index.clone() })
+        progress(levels, sorted_runs, inputs).prop_map(move |mut merge| {
+            // A split is of versions that the index has.
+            if let MergeScope::Split(at) = &mut merge.scope {
+                at.0 = at.0.max(index.history.from.0.saturating_add(1));
+            }
+            IndexMeta { merge: Some(Box::new(merge)), ..index.clone() }
+        })
     })
 }
 
@@ -357,6 +362,18 @@ fn flags_keys_and_counts_have_bounds() {
     let mut shape = vec![8, 0, 0];
     put_varint(&mut shape, COUNTS.end);
     assert_eq!(with(4, &shape).unwrap_err(), ("count is out of range", 3));
+}
+
+#[test]
+fn a_split_is_as_of_a_version_that_the_index_has() {
+    let history = IndexHistory { from: Seq(5), ..IndexHistory::default() };
+    let decoded = |at: u64| {
+        let merge = MergeProgress { scope: MergeScope::Split(Seq(at)), ..MergeProgress::default() };
+        let index = IndexMeta { merge: Some(Box::new(merge)), history, ..small_index().0 };
+        IndexMeta::decode(&mut Reader::new(&encoded(&index))).map_err(|error| error.what)
+    };
+    assert!(decoded(6).is_ok());
+    assert_eq!(decoded(5).unwrap_err(), "a split as of a version of a past index");
 }
 
 #[test]

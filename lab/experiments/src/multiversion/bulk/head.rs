@@ -4,7 +4,7 @@
 //! are level 0. Its upper levels are an array. Or a transactional multiversion B+-tree, of which
 //! the live and the dead pages are read when it is merged, and copies are joined again. In that one
 //! a deletion is an item with a tombstone as its value, so that a copy of it stays where lookups of
-//! the current version find it. [`settled`] makes both give the same entries.
+//! the current version find it. `settled` makes both give the same entries.
 
 use super::super::node::{Item, Layout};
 use super::super::tree::Tree;

@@ -1,6 +1,6 @@
 //! Simulated pages: real bytes, and exact counts of what is read and written.
 //!
-//! Reading order: [`file`] (pages by number), [`pool`] (the pages in memory, LRU with write-back),
+//! Reading order: `file` (pages by number), [`pool`] (the pages in memory, LRU with write-back),
 //! [`log`] (bytes that commits force). A page is counted when its bytes pass between the file and
 //! memory, and at no other time.
 

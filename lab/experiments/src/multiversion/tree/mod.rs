@@ -1,8 +1,8 @@
 //! The multiversion B+-tree, of one item or of many a transaction.
 //!
 //! The structure is a graph of pages ([`node`](super::node)) with a root for every span of versions
-//! ([`roots`]). An update reaches the current version alone, along one path of pages. Where a page
-//! has no room or too little lives in it, the structure changes ([`change`]): the page, and a
+//! (`roots`). An update reaches the current version alone, along one path of pages. Where a page
+//! has no room or too little lives in it, the structure changes (`change`): the page, and a
 //! neighbour if it has to be merged, are replaced by copies of what lives in them. Only pages that
 //! the running transaction created, the active ones, are changed in place.
 //!
