@@ -117,8 +117,8 @@ typedef enum esker_history {
 // `esker_batch_free`.
 typedef struct esker_batch esker_batch;
 
-// The changes of a key, newest first. One thread at a time may use it. It keeps no versions. Freed
-// with `esker_changes_free`.
+// The changes of a key, newest first. One thread at a time may use it. All versions stay readable
+// until it is freed with `esker_changes_free`.
 typedef struct esker_changes esker_changes;
 
 // An open store. Any number of threads may use it. Closed with `esker_close`.
@@ -131,8 +131,8 @@ typedef struct esker_error esker_error;
 // Freed with `esker_keyspace_free`.
 typedef struct esker_keyspace esker_keyspace;
 
-// A keyspace with history as it was at one version. Any number of threads may use it. It keeps no
-// versions, since the keyspace keeps all. Freed with `esker_past_free`.
+// A keyspace with history as it was at one version, which stays readable. Any number of threads may
+// use it. Freed with `esker_past_free`.
 typedef struct esker_past esker_past;
 
 // The entries of a keyspace between two keys, as of the moment it was made. One thread at a time

@@ -11,8 +11,8 @@ use crate::handle::{get, get_mut, give, handle};
 use crate::keyspace::{answer, esker_keyspace};
 use crate::range::{Cursor, bounds, esker_range};
 
-/// A keyspace with history as it was at one version. Any number of threads may use it. It keeps no
-/// versions, since the keyspace keeps all. Freed with `esker_past_free`.
+/// A keyspace with history as it was at one version, which stays readable. Any number of threads may
+/// use it. Freed with `esker_past_free`.
 pub struct esker_past {
     _opaque: [u8; 0],
 }
@@ -26,8 +26,8 @@ pub struct Walk {
     current: Option<Change>,
 }
 
-/// The changes of a key, newest first. One thread at a time may use it. It keeps no versions. Freed
-/// with `esker_changes_free`.
+/// The changes of a key, newest first. One thread at a time may use it. All versions stay readable
+/// until it is freed with `esker_changes_free`.
 pub struct esker_changes {
     _opaque: [u8; 0],
 }

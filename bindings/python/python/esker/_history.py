@@ -90,7 +90,7 @@ class Histories:
             for change in prices.history(b"tea"):
                 print(change.version, change.time, change.value)
 
-        Each step costs a `get`. The iterator holds no versions and blocks nothing. Only of a
-        keyspace with history; others raise `ArgumentError`.
+        Each step costs a `get`. The iterator blocks nothing, and all versions stay readable while
+        it lives. Only of a keyspace with history; others raise `ArgumentError`.
         """
         return map(_change, self._changes(key))

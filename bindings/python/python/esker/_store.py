@@ -518,8 +518,8 @@ class KeyspaceView(_Views, _Streams, _esker.KeyspaceView, Mapping[bytes, bytes])
 class PastKeyspace(_Views, Histories, _Streams, _esker.PastKeyspace, Mapping[bytes, bytes]):
     """A keyspace as it was at one version: a `Keyspace` without methods that change it.
 
-    Made by `Keyspace.at` and `Keyspace.at_time`, of a keyspace with history. It holds no versions
-    and blocks nothing. Its `history` has the changes up to its version.
+    Made by `Keyspace.at` and `Keyspace.at_time`, of a keyspace with history. Its version stays
+    readable while it lives; it blocks nothing. Its `history` has the changes up to its version.
     """
 
     @property
