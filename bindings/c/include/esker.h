@@ -131,8 +131,8 @@ typedef struct esker_error esker_error;
 // Freed with `esker_keyspace_free`.
 typedef struct esker_keyspace esker_keyspace;
 
-// A keyspace with history as it was at one version, which stays readable. Any number of threads may
-// use it. Freed with `esker_past_free`.
+// A keyspace with history as it was at one version, which stays readable. Any number of threads
+// may use it. Freed with `esker_past_free`.
 typedef struct esker_past esker_past;
 
 // The entries of a keyspace between two keys, as of the moment it was made. One thread at a time

@@ -11,8 +11,8 @@ use crate::handle::{get, get_mut, give, handle};
 use crate::keyspace::{answer, esker_keyspace};
 use crate::range::{Cursor, bounds, esker_range};
 
-/// A keyspace with history as it was at one version, which stays readable. Any number of threads may
-/// use it. Freed with `esker_past_free`.
+/// A keyspace with history as it was at one version, which stays readable. Any number of threads
+/// may use it. Freed with `esker_past_free`.
 pub struct esker_past {
     _opaque: [u8; 0],
 }
