@@ -108,7 +108,7 @@ pub fn versions() -> Verdict<Specimen> {
 /// # Errors
 /// When it cannot be made.
 pub fn past_indexes() -> Verdict<Specimen> {
-    let profile = Profile { keys: 30, ..profile(260) };
+    let profile = Profile { keys: 30, expiring: (0, 100), ..profile(260) };
     let ops = generate(&profile, 53);
     let config =
         Config { history: Some(History::All), memtable_bytes: 1 << 10, ..config("past indexes") };
