@@ -11,6 +11,18 @@ use crate::ids::Seq;
 /// One, in millionths.
 pub const MILLIONTHS: u32 = 1_000_000;
 
+/// A share in millionths. NaN and what is below 0 become 0; what a `u32` cannot hold, its greatest.
+#[must_use]
+pub fn millionths(share: f64) -> u32 {
+    (share * f64::from(MILLIONTHS)).round() as u32
+}
+
+/// The share of a count of millionths.
+#[must_use]
+pub fn of_millionths(millionths: u32) -> f64 {
+    f64::from(millionths) / f64::from(MILLIONTHS)
+}
+
 const RETENTION_ALL: u8 = 0;
 const RETENTION_FOR: u8 = 1;
 const RETENTION_NEWEST: u8 = 2;
@@ -20,12 +32,12 @@ const RETENTION_NEWEST: u8 = 2;
 pub enum Retention {
     /// All of them.
     All,
-    /// Those of the last so many milliseconds, at least 1.
+    /// Those of the last milliseconds, this many, at least 1.
     For {
         /// Milliseconds.
         millis: u64,
     },
-    /// Those whose numbers are the last so many, at least 1.
+    /// Those with the last numbers, this many, at least 1.
     Newest {
         /// Numbers.
         versions: u64,

@@ -39,7 +39,8 @@ pub struct LevelCounts {
     pub tombstone_bytes: u64,
     /// Fences to the level below, duplicates for I2 included.
     pub fences: u64,
-    /// Puts and tombstones kept only because a snapshot may see them.
+    /// Puts and tombstones that newer versions supersede: kept because a snapshot may see them, or
+    /// as history.
     pub kept_for_snapshots: u64,
 }
 
@@ -334,6 +335,13 @@ impl IndexMeta {
             Some(merge) if merge.frozen.0 < merge.frozen.1 => self.flushed_seq.min(merge.frozen.0),
             _ => self.flushed_seq,
         }
+    }
+
+    /// The oldest `count` sorted runs, newest first; all of them where there are fewer.
+    #[must_use]
+    pub fn oldest_runs(&self, count: usize) -> &[TreeMeta] {
+        let first = self.sorted_runs.len().saturating_sub(count);
+        self.sorted_runs.get(first..).unwrap_or_default()
     }
 
     /// The record of an LSM index; `None` for another kind.

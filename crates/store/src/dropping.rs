@@ -4,7 +4,7 @@ use esker_format::manifest_edit::Edit;
 use esker_substrate::sync;
 
 use crate::error::Result;
-use crate::maintenance::commit_and_recycle;
+use crate::index_commit::commit_and_recycle;
 use crate::shared::Core;
 use crate::slot::Slot;
 

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use esker_format::history::{HistoryMeta, MILLIONTHS, Retention};
+use esker_format::history::{HistoryMeta, MILLIONTHS, Retention, millionths, of_millionths};
 use esker_format::ids::Seq;
-use esker_index::history::share::of_millionths;
 
 /// The versions of a keyspace that stay readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +15,7 @@ pub enum History {
     /// Those of at least this long, from 1 ms: what was readable so long ago. Space of earlier ones
     /// is freed as whole indexes are not needed any more.
     For(Duration),
-    /// At least those whose numbers are the last so many, from 1. Each write of the store takes a
+    /// At least those with the last numbers, this many, from 1. Each write of the store takes a
     /// number.
     Newest(u64),
 }
@@ -31,11 +30,9 @@ impl Share {
     /// The least, and the greatest but never.
     const BOUNDS: (u32, u32) = (200_000, 800_000);
 
-    /// A share of one, if it is one; it is checked by [`is_valid`](Self::is_valid).
+    /// A share, which [`is_valid`](Self::is_valid) checks.
     pub fn of(share: f64) -> Self {
-        // Out of range, or no number: refused later.
-        let millionths = (share * f64::from(MILLIONTHS)).round().clamp(0.0, f64::from(u32::MAX));
-        Self(millionths as u32)
+        Self(millionths(share))
     }
 
     pub fn is_valid(self) -> bool {

@@ -94,6 +94,7 @@ mod db;
 mod dropping;
 mod error;
 mod history;
+mod index_commit;
 mod keyspace;
 mod large;
 mod limits;

@@ -206,8 +206,9 @@ impl KeyspaceOptions {
     /// share of all, 0.2 to 0.8; 0.5 by default. When there are more, the live entries are copied
     /// into an index of their own, and the index that they were in stays as it is, for readers of
     /// earlier versions. So a scan of the present passes at most 1 / (1 - `share`) versions of a
-    /// key on average; and where everything is overwritten all the time, each version is on the
-    /// device 1 / `share` times. 1.0: nothing is copied, and scans pass all versions.
+    /// key on average, and what was written while the last compaction ran; and where everything is
+    /// overwritten all the time, each version is on the device about 1 / `share` times. 1.0:
+    /// nothing is copied, and scans pass all versions.
     ///
     /// Fixed when the keyspace is created; for an existing keyspace, another one is refused.
     #[must_use]

@@ -10,7 +10,7 @@ use esker_format::ptr::Extent;
 use esker_index::Index;
 
 use crate::error::Result;
-use crate::maintenance::commit_index;
+use crate::index_commit::commit_index;
 use crate::shared::Core;
 use crate::slot::Slot;
 
@@ -26,11 +26,6 @@ fn try_drop(shared: &Core, slot: &Slot) -> Result<()> {
     let Some(history) = slot.history else { return Ok(()) };
     let tree = slot.tree()?;
     let Some(floor) = floor(shared, tree, history.retention)? else { return Ok(()) };
-    if !tree.has_droppable(floor) {
-        return Ok(());
-    }
-    // Versions that a power cut could take back do not count.
-    shared.log.sync_to(shared.log.last_seq())?;
     let values = |until: Seq| values(shared, slot.id, until);
     tree.drop_past(floor, values, &mut |meta, edits| commit_index(shared, slot.id, meta, edits))?;
     Ok(())

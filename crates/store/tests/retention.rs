@@ -209,7 +209,7 @@ fn space_is_used_again() {
     assert_sound(&db);
 }
 
-/// The time on the store's clock, so many seconds ago.
+/// The time on the store's clock, this number of seconds ago.
 fn ago(runtime: &SimRuntime, seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + runtime.unix_time() - Duration::from_secs(seconds)
 }

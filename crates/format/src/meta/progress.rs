@@ -40,6 +40,12 @@ impl MergeScope {
         matches!(self, Self::Full | Self::Split(_))
     }
 
+    /// Whether it is one of those that only keyspaces with history have: a gather or a split.
+    #[must_use]
+    pub const fn is_of_history(self) -> bool {
+        matches!(self, Self::Split(_) | Self::Gather)
+    }
+
     /// The number as of which it splits.
     #[must_use]
     pub const fn splits_at(self) -> Option<Seq> {

@@ -206,7 +206,7 @@ impl Index {
         for past in past.all() {
             let mut here = RunSet::default();
             for tree in past.trees() {
-                let tree = Tree::unopened(tree.clone());
+                let tree = Tree::past(tree.clone());
                 self.check_tree(&tree, Reach::Whole, &mut here, sink);
             }
             here.runs().for_each(|run| referred.include(run));

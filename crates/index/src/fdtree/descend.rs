@@ -18,8 +18,7 @@ impl LevelMerge {
     /// number. False when the merge is complete. No I/O.
     pub(super) fn descend(&mut self, index: &FdTreeIndex<'_>) -> bool {
         let merge = &mut self.merge;
-        let is_special = matches!(merge.inputs.scope, MergeScope::Split(_) | MergeScope::Gather);
-        if merge.scheme.tightens() || is_special {
+        if merge.scheme.tightens() || merge.inputs.scope.is_of_history() {
             return false;
         }
         let written = merge.insert.meta();

@@ -108,8 +108,8 @@ impl FdTreeIndex<'_> {
         new_bytes: u64,
     ) -> ForecastMerge {
         let (shape, levels) = (&durable.shape, &durable.main.levels);
-        if let Some(special) = self.special(durable, full) {
-            let prepared = self.prepare_special(durable, special);
+        if let Some(merge) = self.history_merge(durable, full) {
+            let prepared = self.prepare_history(durable, merge);
             let (levels, full) = (prepared.levels, prepared.full);
             return ForecastMerge { levels, full, input_bytes: prepared.plan.data_bytes };
         }

@@ -193,8 +193,7 @@ impl Outcome for Levels<'_> {
         meta.shape = merge.inputs.shape;
         let levels = &mut meta.main.levels;
         let mut tightened = None;
-        let is_special = matches!(self.scope, MergeScope::Split(_) | MergeScope::Gather);
-        if self.index.may_split() || is_special {
+        if self.index.may_split() || self.scope.is_of_history() {
             (meta.history, tightened) = self.index.after(&merge.inputs, durable, levels);
         } else if self.scope.is_full() && merge.scheme.tightens() {
             let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
@@ -272,8 +271,7 @@ fn free_passed(
 /// shown to replace or delete something.
 fn replaced_share(durable: &IndexMeta, sorted_runs: usize, result_bytes: u64) -> f64 {
     let bytes = |level: &LevelMeta| level.counts.data_bytes();
-    let first = durable.sorted_runs.len().saturating_sub(sorted_runs);
-    let runs = durable.sorted_runs.get(first..).unwrap_or_default();
+    let runs = durable.oldest_runs(sorted_runs);
     let flushed: u64 = runs.iter().flat_map(|run| &run.levels).map(bytes).sum();
     let bottom_rank = shape::bottom_rank(&durable.shape);
     let (old, upper): (Vec<_>, Vec<_>) =

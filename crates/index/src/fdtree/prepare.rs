@@ -27,11 +27,16 @@ impl Incoming {
     /// That of sorted runs.
     #[must_use]
     pub fn of(runs: &[TreeMeta]) -> Self {
-        let counts = || runs.iter().flat_map(|run| &run.levels).map(|level| level.counts);
-        Self {
-            data_bytes: counts().map(|counts| counts.data_bytes()).sum(),
-            entries: counts().map(|counts| counts.data_entries()).sum(),
-        }
+        Self::of_levels(runs.iter().flat_map(|run| &run.levels))
+    }
+
+    /// That of levels.
+    fn of_levels<'a>(levels: impl IntoIterator<Item = &'a LevelMeta>) -> Self {
+        let one = |level: &LevelMeta| Self {
+            data_bytes: level.counts.data_bytes(),
+            entries: level.counts.data_entries(),
+        };
+        levels.into_iter().map(one).fold(Self::default(), Self::and)
     }
 
     /// The same and this.
@@ -93,9 +98,7 @@ pub fn prepare(
     let count = rank.map_or(levels.len(), replaced);
     let full = count == levels.len();
     let merged = levels.get(..count).unwrap_or_default();
-    let data_bytes =
-        merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + incoming.data_bytes;
-    let entries = merged.iter().map(|l| l.counts.data_entries()).sum::<u64>() + incoming.entries;
+    let Incoming { data_bytes, entries } = Incoming::of_levels(merged).and(incoming);
     let shape = if full { sizes.choose(data_bytes, kappa0_bytes, 1.0) } else { *shape };
     let data_rank = match rank {
         Some(rank) if !full => rank,
@@ -118,9 +121,7 @@ pub fn gather(
     codec: Codec,
 ) -> Prepared {
     let (bottom, merged) = levels.split_last().map_or((None, levels), |(b, m)| (Some(b), m));
-    let data_bytes =
-        merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + incoming.data_bytes;
-    let entries = merged.iter().map(|l| l.counts.data_entries()).sum::<u64>() + incoming.entries;
+    let Incoming { data_bytes, entries } = Incoming::of_levels(merged).and(incoming);
     let shape = shape::gathered(data_bytes, kappa0_bytes, t);
     let below = bottom.map(|level| level.counts);
     let top_bytes_max = top_bytes_max(kappa0_bytes);

@@ -21,7 +21,7 @@ const GARBAGE_MAX: f64 = 0.34;
 /// The least share of new entries that is taken to replace others, regardless of what the last full
 /// merge found: when inserts turn into overwrites, the garbage is a third more than [`GARBAGE_MAX`]
 /// once.
-const REPLACED_MIN: f64 = 0.75;
+pub(super) const REPLACED_MIN: f64 = 0.75;
 /// Most runs that a lookup may have to ask.
 const RUNS_MAX: u8 = 14;
 /// Most upper levels of fixed sizes.
@@ -63,23 +63,21 @@ pub fn replaced_share(old_bytes: u64, incoming_bytes: u64, result_bytes: u64) ->
 /// `replaced` of the new entries replace or delete others.
 #[must_use]
 pub fn choose(data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
-    choose_within(data_bytes, kappa0_bytes, GARBAGE_MAX / replaced.clamp(REPLACED_MIN, 1.0))
+    choose_within(data_bytes, kappa0_bytes, GARBAGE_MAX, replaced.clamp(REPLACED_MIN, 1.0))
 }
 
-/// The shape that writes least among those within the bound on runs that merge everything before
-/// more than the share `upper_max` of the data has come.
-#[must_use]
-pub fn choose_within(data_bytes: u64, kappa0_bytes: u64, upper_max: f64) -> Shape {
+/// The same with a bound on garbage, as a share of the data.
+fn choose_within(data_bytes: u64, kappa0_bytes: u64, garbage_max: f64, replaced: f64) -> Shape {
     let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
     let mut best = Shape { b_quarters: 8, k: 0, t: 0, kappa0_bytes };
     let mut best_cost = cost(ratio, 8, 0, 0);
     for t in 0..RUNS_MAX {
         for k in 0..RUNS_MAX - t {
             for b_quarters in GROWTH_FACTORS.map(|b| b * 4) {
-                let upper = (period(b_quarters, k, t) - 1.0) / ratio;
+                let garbage = (period(b_quarters, k, t) - 1.0) / ratio * replaced;
                 let this = cost(ratio, b_quarters, k, t);
                 // I4: the bottom is larger than anything above it.
-                let fits = upper <= upper_max && period(b_quarters, k, t) <= ratio;
+                let fits = garbage <= garbage_max && period(b_quarters, k, t) <= ratio;
                 // Shapes are tried from few runs to many: a tie goes to fewer.
                 if fits && this < best_cost - 1e-9 {
                     best = Shape { b_quarters, k, t, kappa0_bytes };
@@ -129,7 +127,7 @@ impl Sizes {
     #[must_use]
     pub fn choose_within(self, data_bytes: u64, kappa0_bytes: u64, upper_max: f64) -> Shape {
         match self {
-            Self::Cost => choose_within(data_bytes, kappa0_bytes, upper_max),
+            Self::Cost => choose_within(data_bytes, kappa0_bytes, upper_max, 1.0),
             Self::Fixed { growth } => fixed(growth, data_bytes, kappa0_bytes),
         }
     }
@@ -256,7 +254,7 @@ mod tests {
             prop_assert!(shape.t + shape.k < RUNS_MAX);
             if shape.k > 0 || shape.t > 0 {
                 let period = period(shape.b_quarters, shape.k, shape.t);
-                prop_assert!((period - 1.0) / ratio * replaced <= GARBAGE_MAX * (1.0 + 1e-9));
+                prop_assert!((period - 1.0) / ratio * replaced <= GARBAGE_MAX);
                 prop_assert!((period - 1.0) / ratio <= GARBAGE_MAX / REPLACED_MIN);
             }
             // I4 holds right after a full merge: the bottom is larger than any level above.

@@ -6,6 +6,7 @@
 //! newer. Where there is only one run or level above the bottom, it takes part in the split as it
 //! is.
 
+use esker_format::history::{millionths, of_millionths};
 use esker_format::ids::Seq;
 use esker_format::meta::{IndexHistory, IndexMeta, LevelMeta, MergeScope, PastIndex, Shape};
 use esker_substrate::planted::{self, Bug};
@@ -15,9 +16,9 @@ use super::{FdTreeIndex, shape};
 use crate::history::share::{self, Load};
 use crate::merge::Inputs;
 
-/// A merge that keeps history in another way than by keeping every version.
+/// A gather or a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Special {
+pub(super) struct HistoryMerge {
     pub scope: MergeScope,
     /// Sorted runs that it consumes, the oldest ones.
     pub runs: usize,
@@ -35,9 +36,9 @@ impl FdTreeIndex<'_> {
         self.split_share() < 1.0
     }
 
-    /// What the merge that begins now is, unless it keeps every version: a full one where `full` is
-    /// set, and else of what is due.
-    pub(super) fn special(&self, durable: &IndexMeta, full: bool) -> Option<Special> {
+    /// The gather or split that begins now, in the place of a full merge where `full` is set, and
+    /// else of what is due; `None` where that merge keeps every version in one index.
+    pub(super) fn history_merge(&self, durable: &IndexMeta, full: bool) -> Option<HistoryMerge> {
         if !self.may_split() || !has_bottom(durable) {
             return None;
         }
@@ -45,40 +46,28 @@ impl FdTreeIndex<'_> {
             return split(durable, 0);
         }
         let merges_all = full || self.prepare(durable, false, Incoming::default()).full;
-        let replaced = share::of_millionths(durable.history.replaced_millionths);
-        if !merges_all || !load(durable).splits(replaced, self.split_share()) {
+        let replaced = of_millionths(durable.history.replaced_millionths);
+        let runs = durable.sorted_runs.len();
+        if !merges_all || !load(durable, runs).splits(replaced, self.split_share()) {
             return None;
         }
-        let runs = durable.sorted_runs.len();
         let upper = durable.main.levels.iter().filter(|level| !is_bottom(durable, level));
         let upper = upper.filter(|level| level.counts.data_entries() > 0).count();
         if runs + upper <= 1 {
             return split(durable, runs);
         }
-        Some(Special { scope: MergeScope::Gather, runs })
+        Some(HistoryMerge { scope: MergeScope::Gather, runs })
     }
 
     /// The plan of such a merge.
-    pub(super) fn prepare_special(&self, durable: &IndexMeta, special: Special) -> Prepared {
+    pub(super) fn prepare_history(&self, durable: &IndexMeta, merge: HistoryMerge) -> Prepared {
         let levels = &durable.main.levels;
-        let first = durable.sorted_runs.len().saturating_sub(special.runs);
-        let runs = durable.sorted_runs.get(first..).unwrap_or_default();
-        let incoming = Incoming::of(runs);
+        let incoming = Incoming::of(durable.oldest_runs(merge.runs));
         let (kappa0, codec) = (self.kappa0_bytes(), self.codec());
-        if special.scope == MergeScope::Gather {
+        if merge.scope == MergeScope::Gather {
             return prepare::gather(levels, incoming, kappa0, durable.shape.t, codec);
         }
         prepare::prepare(&durable.shape, levels, incoming, true, kappa0, self.tree.sizes, codec)
-    }
-
-    /// The most bytes that a split of `data_bytes` bytes writes, where superseded entries are as
-    /// long as others: those that are not known to be superseded.
-    pub(super) fn copied_bytes_max(&self, durable: &IndexMeta, data_bytes: u64) -> u64 {
-        let load = load(durable);
-        let live = load.entries.saturating_sub(load.known_dead);
-        let share = live as f64 / load.entries.max(1) as f64;
-        let bytes = (data_bytes as f64 * share) as u64;
-        bytes.saturating_add(bytes / 64)
     }
 
     /// The state of history behind a merge with `inputs` of `durable`, which has left `levels`; and
@@ -95,17 +84,18 @@ impl FdTreeIndex<'_> {
             MergeScope::Gather => return (IndexHistory { splits_next: true, ..history }, None),
             MergeScope::Full | MergeScope::Split(_) => entries_of(levels),
         };
-        let load = merged_load(durable, inputs.sorted_runs);
+        let load = load(durable, inputs.sorted_runs);
         let splits_at = inputs.scope.splits_at();
         let found = if splits_at.is_some() { load.entries.saturating_sub(entries) } else { dead };
         let replaced = load.replaced(found);
-        let upper_max = share::upper_max(entries, dead, replaced, self.split_share());
+        let assumed = replaced.max(shape::REPLACED_MIN);
+        let upper_max = share::upper_max(entries, dead, assumed, self.split_share());
         let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
         let kappa0_bytes = inputs.shape.kappa0_bytes;
         let shape = self.tree.sizes.choose_within(data_bytes, kappa0_bytes, upper_max);
         let history = IndexHistory {
             from: splits_at.unwrap_or(history.from),
-            replaced_millionths: share::millionths(replaced),
+            replaced_millionths: millionths(replaced),
             splits_next: false,
         };
         (history, Some(shape))
@@ -116,12 +106,11 @@ impl FdTreeIndex<'_> {
         let until = inputs.scope.splits_at()?;
         let begins = self.history_from().unwrap_or_default();
         let removed = self.view().removed.up_to(until);
-        let first = durable.sorted_runs.len().saturating_sub(inputs.sorted_runs);
         Some(PastIndex {
             from: begins.max(durable.history.from),
             until,
             main: durable.main.clone(),
-            sorted_runs: durable.sorted_runs.get(first..).unwrap_or_default().to_vec(),
+            sorted_runs: durable.oldest_runs(inputs.sorted_runs).to_vec(),
             removed: match planted::is(Bug::PastWithoutRemovals) {
                 true => Default::default(),
                 false => removed.ranges().clone(),
@@ -131,13 +120,12 @@ impl FdTreeIndex<'_> {
 }
 
 /// A split of the main tree and of the oldest `runs` runs, as of the newest number in them.
-fn split(durable: &IndexMeta, runs: usize) -> Option<Special> {
-    let first = durable.sorted_runs.len().saturating_sub(runs);
-    let runs_merged = durable.sorted_runs.get(first..).unwrap_or_default();
-    let levels = runs_merged.iter().flat_map(|run| &run.levels).chain(&durable.main.levels);
+fn split(durable: &IndexMeta, runs: usize) -> Option<HistoryMerge> {
+    let trees = durable.oldest_runs(runs).iter().chain([&durable.main]);
+    let levels = trees.flat_map(|tree| &tree.levels);
     let newest = levels.map(|level| level.seqs.1).max().unwrap_or(Seq(0));
     let follows = newest > durable.history.from;
-    follows.then_some(Special { scope: MergeScope::Split(newest), runs })
+    follows.then_some(HistoryMerge { scope: MergeScope::Split(newest), runs })
 }
 
 fn is_bottom(durable: &IndexMeta, level: &LevelMeta) -> bool {
@@ -149,23 +137,25 @@ fn has_bottom(durable: &IndexMeta) -> bool {
     bottom.is_some_and(|level| level.counts.data_entries() > 0)
 }
 
-fn load(durable: &IndexMeta) -> Load {
-    merged_load(durable, durable.sorted_runs.len())
+/// The most bytes that a split of the main tree and the oldest `runs` runs writes, of `data_bytes`
+/// bytes, where superseded entries are as long as others: those not known to be superseded.
+pub(super) fn copied_bytes_max(durable: &IndexMeta, runs: usize, data_bytes: u64) -> u64 {
+    let load = load(durable, runs);
+    let live = load.entries.saturating_sub(load.known_dead);
+    let share = live as f64 / load.entries.max(1) as f64;
+    let bytes = (data_bytes as f64 * share) as u64;
+    bytes.saturating_add(bytes / 64)
 }
 
 /// That of the main tree and the oldest `runs` runs.
-fn merged_load(durable: &IndexMeta, runs: usize) -> Load {
-    let first = durable.sorted_runs.len().saturating_sub(runs);
-    let runs = durable.sorted_runs.get(first..).unwrap_or_default();
-    Load::of(runs, &durable.main, |level| is_bottom(durable, level))
+fn load(durable: &IndexMeta, runs: usize) -> Load {
+    Load::of(durable.oldest_runs(runs), &durable.main, |level| is_bottom(durable, level))
 }
 
 /// All entries of levels, and the superseded ones among them.
 fn entries_of(levels: &[LevelMeta]) -> (u64, u64) {
     let counts = levels.iter().map(|level| level.counts);
     counts.fold((0, 0), |(entries, dead), counts| {
-        let here = counts.data_entries();
-        let superseded = counts.kept_for_snapshots.saturating_add(counts.tombstones).min(here);
-        (entries + here, dead + superseded)
+        (entries + counts.data_entries(), dead + share::known_dead(&counts))
     })
 }

@@ -12,7 +12,7 @@ use esker_substrate::sync::atomic::Ordering;
 use super::merge::LevelMerge;
 use super::prepare::{self, Incoming, Prepared};
 use super::shape::{self, Sizes};
-use super::split::Special;
+use super::split::{HistoryMerge, copied_bytes_max};
 use super::{FdTreeIndex, two_level};
 use crate::Gate;
 use crate::build::compression;
@@ -148,12 +148,12 @@ impl FdTreeIndex<'_> {
         with_memtable: bool,
         gate: &Gate<'_>,
     ) -> Result<(Planned, Option<Frozen>)> {
-        let Some(special) = self.special(durable, full) else {
+        let Some(merge) = self.history_merge(durable, full) else {
             return self.plan_and_freeze(durable, runs, full, with_memtable, gate);
         };
-        match self.plan_special(durable, runs, special) {
+        match self.plan_history(durable, runs, merge) {
             // Without space for a copy everything stays in one index.
-            Err(Error::Full { .. }) if special.scope.is_full() => {
+            Err(Error::Full { .. }) if merge.scope.is_full() => {
                 self.plan_and_freeze(durable, runs, true, with_memtable, gate)
             }
             planned => Ok((planned?, None)),
@@ -194,32 +194,32 @@ impl FdTreeIndex<'_> {
     }
 
     /// Plans a merge that gathers or splits, and publishes it to readers.
-    fn plan_special(
+    fn plan_history(
         &self,
         durable: &IndexMeta,
         runs: &[Arc<Tree>],
-        special: Special,
+        merge: HistoryMerge,
     ) -> Result<Planned> {
-        let prepared = self.prepare_special(durable, special);
+        let prepared = self.prepare_history(durable, merge);
         let mut room = self.make_room(durable, &prepared)?;
-        if special.scope.is_full() {
+        if merge.scope.is_full() {
             // It frees nothing before it is done.
-            let bytes = self.copied_bytes_max(durable, prepared.plan.data_bytes);
+            let bytes = copied_bytes_max(durable, merge.runs, prepared.plan.data_bytes);
             let units = room.1.units() + bytes.div_ceil(UNIT_BYTES);
+            drop(room.1);
             room.1 = self.blocks().reserve(units)?;
         }
-        let standing = runs.len().saturating_sub(special.runs + 1);
+        let standing = runs.len().saturating_sub(merge.runs + 1);
         let inputs = runs.get(standing..).unwrap_or_default();
-        let moving =
-            Moving { splits_at: special.scope.splits_at(), ..self.begun(inputs, &prepared) };
-        let stage = self.stage(&moving, prepared.levels, special.scope, None)?;
+        let moving = Moving { splits_at: merge.scope.splits_at(), ..self.begun(inputs, &prepared) };
+        let stage = self.stage(&moving, prepared.levels, merge.scope, None)?;
         let part: Part = Arc::new(moving.clone());
         self.publish(|view| {
             let standing = view.parts.iter().take(standing).cloned();
             view.with_parts(Arc::clone(&view.memtable), standing.chain([part]).collect())
         });
         let oldest_snapshot = self.snapshots().oldest();
-        let (scope, memtable_bytes_max) = (special.scope, 0);
+        let (scope, memtable_bytes_max) = (merge.scope, 0);
         Ok(Planned { prepared, scope, memtable_bytes_max, moving, stage, room, oldest_snapshot })
     }
 
@@ -345,7 +345,7 @@ impl FdTreeIndex<'_> {
         let (kappa0_bytes, bytes) = (inputs.shape.kappa0_bytes, merge.merge.plan.data_bytes);
         let mut slack_bytes = bytes / 256;
         if inputs.scope.splits_at().is_some() {
-            let most_bytes = self.copied_bytes_max(&self.meta(), bytes);
+            let most_bytes = copied_bytes_max(&self.meta(), inputs.sorted_runs, bytes);
             slack_bytes += most_bytes.saturating_sub(written_bytes);
         }
         if let Ok((pace, room)) = self.reserve(Pace::of(kappa0_bytes, bytes), slack_bytes) {
@@ -446,8 +446,7 @@ pub(super) fn recorded_moving(
     meta: &IndexMeta,
     progress: &MergeProgress,
 ) -> Moving {
-    let consumed = meta.sorted_runs.len().saturating_sub(usize::from(progress.sorted_runs));
-    let consumed = meta.sorted_runs.get(consumed..).unwrap_or_default();
+    let consumed = meta.oldest_runs(usize::from(progress.sorted_runs));
     let trees = consumed.iter().chain([&meta.main]);
     let open = |tree: &TreeMeta| Arc::new(Tree::open(reader, tree.clone()).consumed());
     let inputs: Vec<_> = trees.map(open).collect();

@@ -6,7 +6,7 @@
 //!
 //! Merges keep every version, so the entries that newer ones have superseded, which a scan of the
 //! present has to pass, become more and more. When they are a given share of all entries
-//! ([`share`]), a full merge is a *split*: it copies what is live as of one number, with its own
+//! (`share`), a full merge is a *split*: it copies what is live as of one number, with its own
 //! numbers, into a new index, and leaves everything that it has read as it is. That is a past index
 //! (`read::past`); readers as of earlier numbers search it, and no later merge touches it. Before a
 //! split, everything above the bottom is merged into one level, so that a reader of the past has
@@ -18,7 +18,7 @@
 //! others: what was live at its first version is in it.
 
 pub(crate) mod retention;
-pub mod share;
+pub(crate) mod share;
 
 use esker_format::ids::Seq;
 

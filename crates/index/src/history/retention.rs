@@ -98,11 +98,6 @@ impl Index {
         past.all().iter().map(|past| past.until).take_while(|until| *until <= floor).last()
     }
 
-    /// Whether [`Index::drop_past`] would give something up.
-    pub fn has_droppable(&self, floor: Seq) -> bool {
-        self.droppable(&self.pins.lock(), floor).is_some()
-    }
-
     /// Gives up the past indexes that only answer versions below `floor`, but for those that
     /// somebody reads. `values` returns the space of blobs that the past indexes up to a version
     /// have for themselves. Whether there were any.

@@ -5,12 +5,7 @@
 //! of new entries the share r of which supersede others, A entries may come until
 //! D + r A = θ (L + D + A).
 
-use esker_format::history::MILLIONTHS;
-use esker_format::meta::{LevelMeta, TreeMeta};
-
-/// The least share of new entries that is taken to supersede others: see
-/// [`shape`](crate::fdtree::shape).
-const REPLACED_MIN: f64 = 0.75;
+use esker_format::meta::{LevelCounts, LevelMeta, TreeMeta};
 
 /// What a full merge would meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,10 +27,11 @@ impl Load {
         let runs = runs.iter().flat_map(|run| &run.levels);
         let levels = main.levels.iter().map(|level| (level, is_bottom(level)));
         for (level, is_bottom) in runs.map(|level| (level, false)).chain(levels) {
-            let (entries, dead) = (level.counts.data_entries(), level.counts.kept_for_snapshots);
+            let entries = level.counts.data_entries();
             load.entries += entries;
-            load.known_dead += dead.saturating_add(level.counts.tombstones).min(entries);
-            load.upper += if is_bottom { 0 } else { entries.saturating_sub(dead) };
+            load.known_dead += known_dead(&level.counts);
+            let superseded = level.counts.kept_for_snapshots;
+            load.upper += if is_bottom { 0 } else { entries.saturating_sub(superseded) };
         }
         load
     }
@@ -59,10 +55,14 @@ impl Load {
     }
 }
 
+/// The entries of a level that are known to be superseded, and its tombstones.
+pub(crate) fn known_dead(counts: &LevelCounts) -> u64 {
+    counts.kept_for_snapshots.saturating_add(counts.tombstones).min(counts.data_entries())
+}
+
 /// The most entries that may come until the next full merge, as a share of those that are there:
 /// `entries`, of which `dead` are superseded.
 pub(crate) fn upper_max(entries: u64, dead: u64, replaced: f64, share: f64) -> f64 {
-    let replaced = replaced.max(REPLACED_MIN);
     if replaced <= share || entries == 0 {
         return f64::INFINITY;
     }
@@ -71,21 +71,9 @@ pub(crate) fn upper_max(entries: u64, dead: u64, replaced: f64, share: f64) -> f
     most.max(0.0) / entries as f64
 }
 
-/// A share in millionths.
-pub(crate) fn millionths(share: f64) -> u32 {
-    (share.clamp(0.0, 1.0) * f64::from(MILLIONTHS)).round() as u32
-}
-
-/// The share of so many millionths.
-#[must_use]
-pub fn of_millionths(millionths: u32) -> f64 {
-    f64::from(millionths) / f64::from(MILLIONTHS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker_format::meta::LevelCounts;
     use proptest::prelude::*;
 
     fn level(rank: u8, puts: u64, tombstones: u64, kept_for_snapshots: u64) -> LevelMeta {
@@ -112,7 +100,8 @@ mod tests {
     #[test]
     fn overwrites_split_and_inserts_do_not() {
         assert_eq!(upper_max(100, 0, 1.0, 0.5), 1.0);
-        assert_eq!(upper_max(100, 0, 0.0, 0.5), 2.0);
+        assert_eq!(upper_max(100, 0, 0.75, 0.5), 2.0);
+        assert!(upper_max(100, 0, 0.0, 0.5).is_infinite());
         assert!((upper_max(150, 50, 1.0, 0.5) - 1.0 / 3.0).abs() < 1e-12);
         assert_eq!(upper_max(100, 50, 1.0, 0.5), 0.0);
         assert!(upper_max(100, 0, 0.75, 0.8).is_infinite());

@@ -59,6 +59,11 @@ impl OpenPast {
         }
     }
 
+    /// The newest version that `probe` may see.
+    pub fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
+        self.get_any(reader, &probe.behind(self.removed.newest(probe.key, probe.seq)))
+    }
+
     /// The newest version that `probe`, which knows the range tombstones, may see.
     pub fn get_any(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
         find(&self.parts, reader, probe)

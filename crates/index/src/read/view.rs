@@ -111,10 +111,7 @@ impl View {
     /// The newest version that `probe` may see.
     pub(crate) fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Found> {
         let found = match self.past.at(reader, probe.seq)? {
-            Some(past) => {
-                let removal = past.removed.newest(probe.key, probe.seq);
-                past.get_any(reader, &probe.behind(removal))?
-            }
+            Some(past) => past.get(reader, probe)?,
             None => {
                 let probe = &probe.behind(self.removal(probe.key, probe.seq));
                 self.get_any(reader, probe)?

@@ -44,7 +44,7 @@ impl Shape {
         }
     }
 
-    /// Operations a transaction, of so many in all.
+    /// Operations of a transaction, where this is the number of all.
     #[must_use]
     pub const fn transaction(self, operations: u64) -> u64 {
         match self {
@@ -134,7 +134,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// So many operations.
+    /// This number of operations.
     #[must_use]
     pub fn new(seed: u64, mix: Mix, operations: u64) -> Self {
         Self { random: Random::new(seed), mix, operations, done: 0, live: Live::default() }

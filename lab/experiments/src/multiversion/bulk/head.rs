@@ -4,7 +4,7 @@
 //! are level 0. Its upper levels are an array. Or a transactional multiversion B+-tree, of which
 //! the live and the dead pages are read when it is merged, and copies are joined again. In that one
 //! a deletion is an item with a tombstone as its value, so that a copy of it stays where lookups of
-//! the current version find it. `settled` makes both give the same entries.
+//! the current version find it. `normalised` makes both give the same entries.
 
 use super::super::node::{Item, Layout};
 use super::super::tree::Tree;
@@ -155,7 +155,7 @@ impl Head {
             }
             Self::Transactional(tree) => joined(tree.items()?),
         };
-        Ok(settled(found))
+        Ok(normalised(found))
     }
 }
 
@@ -259,7 +259,7 @@ fn joined(mut items: Vec<Item>) -> Vec<Entry> {
 }
 
 /// Entries without the tombstones behind what already ended.
-fn settled(entries: Vec<Entry>) -> Vec<Entry> {
+fn normalised(entries: Vec<Entry>) -> Vec<Entry> {
     let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries {
         let is_behind = kept.last().is_some_and(|of| of.key == entry.key && of.end != OPEN);

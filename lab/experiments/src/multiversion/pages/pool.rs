@@ -50,7 +50,7 @@ pub struct Pool<C: Codec> {
     newest: usize,
     oldest: usize,
     /// Frames that are not in use.
-    spare: Vec<usize>,
+    free_slots: Vec<usize>,
     /// Pages changed since the last commit.
     changed: HashSet<PageId>,
     forced: u64,
@@ -69,7 +69,7 @@ impl<C: Codec> Pool<C> {
             place: HashMap::new(),
             newest: NONE,
             oldest: NONE,
-            spare: Vec::new(),
+            free_slots: Vec::new(),
             changed: HashSet::new(),
             forced: 0,
             buffer: vec![0; page_bytes],
@@ -117,7 +117,7 @@ impl<C: Codec> Pool<C> {
     pub fn forget(&mut self, id: PageId) {
         if let Some(at) = self.place.remove(&id) {
             self.unlink(at);
-            self.spare.push(at);
+            self.free_slots.push(at);
         }
     }
 
@@ -180,7 +180,7 @@ impl<C: Codec> Pool<C> {
             self.evict()?;
         }
         let frame = Frame { id, page, is_dirty, newer: NONE, older: NONE };
-        let at = match self.spare.pop() {
+        let at = match self.free_slots.pop() {
             Some(at) => {
                 *self.frames.get_mut(at).ok_or_else(lost)? = frame;
                 at

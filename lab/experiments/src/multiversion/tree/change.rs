@@ -20,7 +20,7 @@ impl Tree {
     /// Replaces the page at a depth of a path, which has no room or in which too little lives; or,
     /// if its parent has no room for what this adds, the parent alone: the caller looks again.
     pub(super) fn restructure(&mut self, path: &[u64], depth: usize) -> Result<()> {
-        let page = path.get(depth).copied().ok_or_else(gone)?;
+        let page = path.get(depth).copied().ok_or_else(missing)?;
         let parent = depth.checked_sub(1).and_then(|above| path.get(above)).copied();
         let sibling = match parent {
             Some(parent) => self.sibling(parent, page)?,
@@ -59,7 +59,7 @@ impl Tree {
         let routers = self.pool.read(parent)?.routes()?;
         let live: Vec<PageId> =
             routers.iter().filter(|of| of.died == OPEN).map(|of| of.child).collect();
-        let at = live.iter().position(|child| *child == page).ok_or_else(gone)?;
+        let at = live.iter().position(|child| *child == page).ok_or_else(missing)?;
         Ok(live.get(at.checked_sub(1).unwrap_or(1)).copied())
     }
 
@@ -71,8 +71,8 @@ impl Tree {
         let capacity = self.layout.limits(node.level).capacity;
         let goes =
             |of: &&Router| of.died == OPEN && of.born == active && replaced.contains(&of.child);
-        let gone = node.routes()?.iter().filter(goes).count();
-        Ok(node.slots(form) + pieces <= capacity + gone)
+        let removed = node.routes()?.iter().filter(goes).count();
+        Ok(node.slots(form) + pieces <= capacity + removed)
     }
 
     /// Takes what lives out of neighbouring pages, which die unless they are active.
@@ -97,7 +97,7 @@ impl Tree {
                 None => next,
             });
         }
-        taken.ok_or_else(gone)
+        taken.ok_or_else(missing)
     }
 
     /// Puts what was taken into a number of pages; active pages that are left over go.
@@ -191,7 +191,7 @@ impl Tree {
 
     /// Replaces a root with one child by the child, and an empty root by none.
     fn shrink(&mut self, path: &[u64]) -> Result<()> {
-        let root = path.first().copied().ok_or_else(gone)?;
+        let root = path.first().copied().ok_or_else(missing)?;
         let (active, form) = (self.active, self.layout.form);
         self.set_root(path.get(1).copied())?;
         let (born, level) = (self.pool.read(root)?.born, self.pool.read(root)?.level);
@@ -301,6 +301,6 @@ impl Entries {
     }
 }
 
-fn gone() -> Error {
+fn missing() -> Error {
     Error::Invalid("a page is not where its parent says".to_owned())
 }
