@@ -10,6 +10,7 @@ use esker_format::action::WriteOp;
 use esker_format::data::Data;
 
 use crate::changes::Changes;
+use crate::diff::{Diff, KeyChanges};
 use crate::error::{Error, Result};
 use crate::large::{self, ValueReader, ValueWriter};
 use crate::limits::validate_key;
@@ -421,6 +422,47 @@ impl Keyspace {
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Changes> {
         let newest = self.shared.snapshots().visible();
         Changes::new(&self.shared, &self.slot, key.as_ref(), newest)
+    }
+
+    /// The changes of all keys that `versions` made, by key, those of a key newest first. Without a
+    /// first version, those after the oldest one that can be read. A removal of an absent key is no
+    /// change.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let folder = std::env::temp_dir().join(format!("esker-doc-kc-{}", std::process::id()));
+    /// # let db = esker::Db::open(&folder)?;
+    /// # let options = esker::KeyspaceOptions::default().history(esker::History::All);
+    /// # let prices = db.keyspace("prices", options)?;
+    /// prices.insert("tea", "3.20")?;
+    /// let seen = db.version();
+    /// prices.insert("salt", "0.90")?;
+    /// prices.insert("tea", "3.60")?;
+    /// let keys = prices.changes(seen + 1..)?.map(|change| Ok(change?.key));
+    /// assert_eq!(keys.collect::<esker::Result<Vec<_>>>()?, [b"salt".to_vec(), b"tea".to_vec()]);
+    /// # db.close()?;
+    /// # let _ = std::fs::remove_dir_all(&folder);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Reads the sorted runs and levels that have entries of these versions, and costs what
+    /// [`history`](Self::history) costs for each key that it finds there. Where a range was removed
+    /// by one of the versions, it reads all levels.
+    ///
+    /// # Errors
+    /// Those of [`at`](Self::at), also where the changes of the first version are not kept.
+    pub fn changes(&self, versions: impl RangeBounds<u64>) -> Result<KeyChanges> {
+        KeyChanges::new(&self.shared, &self.slot, &versions)
+    }
+
+    /// The keys whose values differ between version `before` and version `after`, in their order.
+    /// Finds keys as [`changes`](Self::changes) does, and costs two lookups for each.
+    ///
+    /// # Errors
+    /// Those of [`at`](Self::at).
+    pub fn diff(&self, before: u64, after: u64) -> Result<Diff> {
+        Diff::new(&self.shared, &self.slot, before, after)
     }
 
     fn scan(&self, interval: Interval) -> Result<Range> {

@@ -136,7 +136,7 @@ impl Past {
     }
 
     fn point(&self) -> ReadPoint {
-        ReadPoint::Retained(Arc::clone(&self.pin))
+        (&self.pin).into()
     }
 
     fn scan(&self, interval: Interval) -> Range {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use esker_format::KEY_BYTES_MAX;
 use esker_format::action::KeyRangeBuf;
 use esker_format::data::Value;
-use esker_index::{ScanBatch, ScanRequest};
+use esker_format::ids::Seq;
+use esker_index::{Index, ScanBatch, ScanRequest};
 
 use crate::error::{Error, Result};
 use crate::large;
@@ -41,6 +42,8 @@ pub struct Range {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
     point: ReadPoint,
+    /// Only keys that were changed after this version, with empty values; a pin keeps it.
+    changed_since: Option<Seq>,
     rest: Option<Interval>,
     front: VecDeque<Found>,
     back: VecDeque<Found>,
@@ -77,6 +80,10 @@ pub(crate) struct Interval {
 impl Interval {
     pub const fn all() -> Self {
         Self { lower: Bound::Unbounded, upper: Bound::Unbounded }
+    }
+
+    pub const fn none() -> Self {
+        Self { lower: Bound::Unbounded, upper: Bound::Excluded(Vec::new()) }
     }
 
     pub fn new<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> Self {
@@ -180,6 +187,7 @@ impl Range {
             shared,
             slot,
             point,
+            changed_since: None,
             rest: Some(interval).filter(|interval| !interval.is_empty()),
             front: VecDeque::new(),
             back: VecDeque::new(),
@@ -197,6 +205,17 @@ impl Range {
             let _tree = self.slot.tree()?;
         }
         Ok(self)
+    }
+
+    /// Only the keys that may have been changed after version `since`, with empty values.
+    pub(crate) fn changed_since(mut self, since: Seq) -> Self {
+        self.changed_since = Some(since);
+        self
+    }
+
+    /// Only the keys of an interval, before the first entry is asked for.
+    pub(crate) fn restrict(&mut self, interval: Interval) {
+        self.rest = Some(interval).filter(|interval| !interval.is_empty());
     }
 
     /// Fetches one entry first: the caller is expected to need no more.
@@ -265,7 +284,11 @@ impl Range {
             bytes_max: BATCH_BYTES_MAX,
             skip_damaged: self.skip_damaged,
         };
-        Ok(self.slot.read(|tree| tree.scan(&request))??)
+        let read = |tree: &Index| match self.changed_since {
+            None => tree.scan(&request),
+            Some(since) => tree.changed_keys(&request, since),
+        };
+        Ok(self.slot.read(read)??)
     }
 
     fn remaining(&mut self, bound: Bound<Vec<u8>>, reverse: bool) -> Option<Interval> {

@@ -66,3 +66,9 @@ impl From<SnapshotGuard> for ReadPoint {
         Self::Registered(snapshot)
     }
 }
+
+impl From<&Arc<Pin>> for ReadPoint {
+    fn from(pin: &Arc<Pin>) -> Self {
+        Self::Retained(Arc::clone(pin))
+    }
+}

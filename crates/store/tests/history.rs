@@ -4,12 +4,12 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use common::{Model, assert_sound, back_up, copy, restored, small, threaded};
-use esker::{Compression, Db, History, Keyspace, KeyspaceOptions, KeyspaceStats};
+use esker::{Compression, Db, History, KeyChanges, Keyspace, KeyspaceOptions, KeyspaceStats};
 use esker_device::memory::MemoryDevice;
 use esker_harness::counts::{Counts, budget};
 use esker_harness::random::Random;
@@ -41,6 +41,12 @@ impl Versions {
     /// The state at a number: that of the last commit up to it.
     fn at(&self, number: u64) -> &Model {
         self.states.range(..=number).next_back().unwrap().1
+    }
+
+    /// All keys that there were, in order.
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let keys: BTreeSet<_> = self.states.values().flat_map(Model::keys).collect();
+        keys.into_iter().cloned().collect()
     }
 
     /// The changes of a key, newest first.
@@ -167,6 +173,7 @@ impl Run {
                 self.commit();
                 if is_merging(&self.db) {
                     self.look_back(1);
+                    self.look_at_changes();
                 }
             }
             90..93 => self.db.flush().unwrap(),
@@ -212,7 +219,47 @@ impl Run {
             let past = self.keyspace.at(since).unwrap().history(&key).unwrap().count();
             assert_eq!(past, changes.iter().filter(|change| change.0 <= since).count());
         }
+        for _ in 0..20 {
+            self.look_at_changes();
+        }
         newest - oldest
+    }
+
+    /// Compares what changed between two versions: every change, and the differences.
+    fn look_at_changes(&self) {
+        let (oldest, newest) = self.bounds();
+        let since = oldest + self.random.below(newest - oldest + 1);
+        let up_to = since + self.random.below(newest - since + 1);
+        let (first, prefix) =
+            (key(self.random.below(60)), key(self.random.below(60))[..1].to_vec());
+        let mut expected = Vec::new();
+        for key in self.versions.keys() {
+            let changes = self.versions.changes(&key, &self.writes).into_iter();
+            let within = changes.filter(|(version, _)| (since + 1..=up_to).contains(version));
+            expected.extend(within.map(|(version, value)| (key.clone(), version, value)));
+        }
+        let found = |changes: KeyChanges| {
+            let changes = changes.map(Result::unwrap);
+            changes.map(|change| (change.key, change.version, change.value)).collect::<Vec<_>>()
+        };
+        let changes = || self.keyspace.changes(since + 1..=up_to).unwrap();
+        assert_eq!(found(changes()), expected, "{since}..={up_to}");
+        let some = found(changes().range(first.as_slice()..));
+        assert!(some.iter().eq(expected.iter().filter(|change| change.0 >= first)));
+        let some = found(changes().prefix(&prefix));
+        assert!(some.iter().eq(expected.iter().filter(|change| change.0.starts_with(&prefix))));
+
+        let (before, after) = (self.versions.at(since), self.versions.at(up_to));
+        let differs = |key: &Vec<u8>| before.get(key) != after.get(key);
+        let keys = self.versions.keys().into_iter().filter(differs);
+        let expected: Vec<_> =
+            keys.map(|key| (before.get(&key).cloned(), after.get(&key).cloned(), key)).collect();
+        let diff = self.keyspace.diff(since, up_to).unwrap().map(Result::unwrap);
+        let diff: Vec<_> = diff.map(|found| (found.before, found.after, found.key)).collect();
+        assert_eq!(diff, expected, "{since}, {up_to}");
+        let back = self.keyspace.diff(up_to, since).unwrap().map(Result::unwrap);
+        let back: Vec<_> = back.map(|found| (found.after, found.before, found.key)).collect();
+        assert_eq!(back, expected, "{up_to}, {since}");
     }
 }
 

@@ -4,6 +4,7 @@
 mod common;
 
 use std::io::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +40,18 @@ fn what_cannot_be_asked_is_refused_by_name() {
     assert!(refused(u64::MAX).contains("in the future"));
     assert!(refusal(plain.at(newest).unwrap_err()).contains("keeps no history"));
     assert!(refusal(plain.history("a").unwrap_err()).contains("keeps no history"));
+    let changes = |versions: RangeInclusive<u64>| refusal(keyspace.changes(versions).unwrap_err());
+    assert!(changes(0..=newest).contains(&format!("those after version {oldest} are")));
+    assert!(changes(oldest..=newest).contains("are not kept"));
+    assert!(changes(newest..=newest + 1).contains("in the future"));
+    assert!(changes(newest + 2..=newest + 3).contains("in the future"));
+    assert_eq!(keyspace.changes(newest + 1..).unwrap().count(), 0);
+    assert_eq!(keyspace.changes(..).unwrap().count(), 1);
+    assert_eq!(keyspace.changes(newest..newest).unwrap().count(), 0);
+    assert!(refusal(keyspace.diff(oldest - 1, newest).unwrap_err()).contains("before its history"));
+    assert!(refusal(keyspace.diff(newest + 1, oldest).unwrap_err()).contains("in the future"));
+    assert!(refusal(plain.changes(..).unwrap_err()).contains("keeps no history"));
+    assert!(refusal(plain.diff(newest, newest).unwrap_err()).contains("keeps no history"));
     let open = |name: &str, options| refusal(db.keyspace(name, options).unwrap_err());
     let history = KeyspaceOptions::default().history(History::All);
     assert!(open("plain", history.clone()).contains("created without history"));

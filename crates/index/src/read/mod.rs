@@ -1,5 +1,6 @@
 //! The read operations. None of them waits: each loads a view.
 
+pub(crate) mod changed;
 pub(crate) mod moving;
 pub mod operands;
 pub(crate) mod past;

@@ -113,12 +113,17 @@ impl PastIndexes {
         self.dropped_until
     }
 
+    /// Whether a reader as of `seq` searches the index of now.
+    pub fn is_now(&self, seq: Seq) -> bool {
+        seq >= self.now_from
+    }
+
     /// The past index that a reader as of `seq` searches; `None` for the index of now.
     ///
     /// # Errors
     /// `Invalid` for a version that has been given up.
     pub fn at(&self, reader: &BlockReader, seq: Seq) -> Result<Option<Arc<OpenPast>>> {
-        if seq >= self.now_from {
+        if self.is_now(seq) {
             return Ok(None);
         }
         if seq < self.dropped_until {
@@ -134,6 +139,13 @@ impl PastIndexes {
     pub fn before(&self, reader: &BlockReader, from: Seq) -> Option<Arc<OpenPast>> {
         let place = self.all.partition_point(|past| past.until <= from);
         self.all.get(place.checked_sub(1)?).map(|meta| self.open(reader, meta))
+    }
+
+    /// Those with the changes that were made after version `since` and up to `up_to`. What the
+    /// version at which one ends removed is in it.
+    pub fn between(&self, reader: &BlockReader, since: Seq, up_to: Seq) -> Vec<Arc<OpenPast>> {
+        let touched = |past: &&Arc<PastIndex>| past.until > since && past.from <= up_to;
+        self.all.iter().filter(touched).map(|meta| self.open(reader, meta)).collect()
     }
 
     /// The newest.

@@ -143,6 +143,12 @@ impl RangeTombstones {
         seqs.iter().copied().find(|removal| *removal <= seq).unwrap_or_default()
     }
 
+    /// Whether there are range tombstones newer than `since`, up to `seq`.
+    pub(crate) fn has_between(&self, since: Seq, seq: Seq) -> bool {
+        let mut numbers = self.ranges.iter().flat_map(|range| &range.seqs);
+        numbers.any(|removal| since < *removal && *removal <= seq)
+    }
+
     /// The set with one more range tombstone, the newest of all, and without those of its keys that
     /// no reader needs.
     #[must_use]

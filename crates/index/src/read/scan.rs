@@ -6,24 +6,24 @@
 //! While a merge is under way a batch stays on one side of its wavefront, and the next one
 //! continues behind it, with a view of its own.
 
-use std::cmp::Ordering;
+mod sources;
+
 use std::ops::Bound;
 
 use esker_format::data::{Data, DataBuf, Value};
 use esker_format::ids::Seq;
-use esker_format::key;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
-use esker_substrate::memtable::{Leaves, Place};
 use esker_substrate::planted::{self, Race};
 use esker_substrate::snapshots::At;
 
 use crate::read::operands::{Operator, Stack};
 use crate::read::range_tombstones::RangeTombstones;
-use crate::run::consumed::Consumed;
 use crate::run::cursor::Target;
 use crate::run::data_cursor::{CursorResult, DataCursor, Unreadable};
-use crate::run::tree::{BlockReader, Tree};
+
+pub use sources::Source;
+pub(crate) use sources::Sources;
 
 /// The parameters of a scan.
 #[derive(Clone, Copy, Debug)]
@@ -70,141 +70,6 @@ pub struct ScanBatch {
 /// A batch looks at no more versions than this, so that a desert of tombstones does not hold the
 /// tree for long.
 const VERSIONS_MAX: usize = 1 << 16;
-
-/// One run of versions, newest run first in the list of sources.
-pub struct Source<'a> {
-    run: Run<'a>,
-    /// Whether the run has a current key.
-    has_key: bool,
-    /// The current key.
-    key: Vec<u8>,
-    /// The key's first bytes as a number: most comparisons need no more.
-    head: u64,
-}
-
-/// Sequence number and data.
-type Version<'v> = (Seq, Data<'v>);
-
-enum Run<'a> {
-    Memory {
-        leaves: &'a Leaves,
-        at: Option<Place<'a>>,
-        /// Keys up to this one are not looked for here: a flush has written them.
-        passed: Option<&'a [u8]>,
-    },
-    Level(DataCursor<'a>),
-}
-
-impl<'a> Source<'a> {
-    pub(crate) const fn memory(leaves: &'a Leaves) -> Self {
-        Self::memory_behind(leaves, None)
-    }
-
-    /// Without the keys up to `passed`.
-    pub(crate) const fn memory_behind(leaves: &'a Leaves, passed: Option<&'a [u8]>) -> Self {
-        Self::standing_nowhere(Run::Memory { leaves, at: None, passed })
-    }
-
-    pub(crate) const fn level(cursor: DataCursor<'a>) -> Self {
-        Self::standing_nowhere(Run::Level(cursor))
-    }
-
-    const fn standing_nowhere(run: Run<'a>) -> Self {
-        Self { run, has_key: false, key: Vec::new(), head: 0 }
-    }
-
-    /// The run's current key, if it has one.
-    fn key(&self) -> Option<&[u8]> {
-        self.has_key.then_some(self.key.as_slice())
-    }
-
-    fn is_on(&self, head: u64, key: &[u8]) -> bool {
-        self.has_key && self.head == head && self.key == key
-    }
-
-    /// Keys in scan order: runs without a current key are last.
-    fn compare(&self, other: &Self, reverse: bool) -> Ordering {
-        match (self.has_key, other.has_key) {
-            (true, true) => {
-                let order = self.head.cmp(&other.head).then_with(|| self.key.cmp(&other.key));
-                if reverse { order.reverse() } else { order }
-            }
-            (here, there) => there.cmp(&here),
-        }
-    }
-
-    const fn cursor(&self) -> Option<&DataCursor<'a>> {
-        match &self.run {
-            Run::Level(cursor) => Some(cursor),
-            Run::Memory { .. } => None,
-        }
-    }
-
-    fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
-        match &mut self.run {
-            Run::Memory { leaves, at, passed } => {
-                *at = match *passed {
-                    // No data has number 0.
-                    Some(passed) if key <= passed => leaves.lower_bound(passed, Seq(0)),
-                    _ => leaves.lower_bound(key, seq),
-                };
-            }
-            Run::Level(cursor) => cursor.seek(key, seq)?,
-        }
-        self.note_key()
-    }
-
-    fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
-        match &mut self.run {
-            Run::Memory { leaves, at, .. } => {
-                *at = match before {
-                    Some((key, seq)) => leaves.upper_bound(key, seq),
-                    None => leaves.last(),
-                };
-            }
-            Run::Level(cursor) => cursor.seek_back(before)?,
-        }
-        self.note_key()
-    }
-
-    fn step(&mut self, reverse: bool) -> CursorResult<()> {
-        match &mut self.run {
-            Run::Memory { at, .. } => {
-                *at = at.take().and_then(|at| if reverse { at.prev() } else { at.next() });
-            }
-            Run::Level(cursor) if reverse => cursor.previous()?,
-            Run::Level(cursor) => cursor.next()?,
-        }
-        self.note_key()
-    }
-
-    fn note_key(&mut self) -> CursorResult<()> {
-        self.has_key = false;
-        let parts: Option<[&[u8]; 2]> = match &self.run {
-            Run::Memory { at, passed, .. } => {
-                let is_left = |key: &[u8]| passed.is_none_or(|passed| passed < key);
-                at.as_ref().filter(|at| is_left(at.key())).map(|at| [at.key(), &[]])
-            }
-            Run::Level(cursor) => cursor.current()?.map(|(prefix, entry)| [prefix, entry.suffix]),
-        };
-        if let Some(parts) = parts {
-            self.key.clear();
-            parts.iter().for_each(|part| self.key.extend_from_slice(part));
-            (self.has_key, self.head) = (true, key::long_head(&self.key));
-        }
-        Ok(())
-    }
-
-    /// The current version.
-    fn version(&self) -> CursorResult<Option<Version<'_>>> {
-        Ok(match &self.run {
-            Run::Memory { at, .. } => at.as_ref().map(|at| (at.seq(), at.data())),
-            Run::Level(cursor) => cursor
-                .current()?
-                .map(|(_, entry)| (entry.seq, entry.payload.data().unwrap_or(Data::Delete))),
-        })
-    }
-}
 
 /// The part of a request that is on one side of a merge's wavefront.
 pub(crate) struct Clipped<'a> {
@@ -262,65 +127,13 @@ impl<'a> ScanRequest<'a> {
     }
 }
 
-/// What a scan merges: the sorted sequences of versions of all parts, newest first.
-pub(crate) struct Sources<'a> {
-    reader: &'a BlockReader,
-    /// The scan is on the new side of the merge under way, at or before its wavefront.
-    pub passed: bool,
-    /// Of the old side, the wavefront: what is at or before it may not exist any more.
-    pub floor: Option<&'a [u8]>,
-    all: Vec<Source<'a>>,
-}
-
-impl<'a> Sources<'a> {
-    /// Those of the memtable that takes writes.
-    pub fn new(
-        reader: &'a BlockReader,
-        memtable: &'a Leaves,
-        passed: bool,
-        floor: Option<&'a [u8]>,
-    ) -> Self {
-        Self { reader, passed, floor, all: vec![Source::memory(memtable)] }
-    }
-
-    /// Those of an index without a memtable.
-    pub const fn without_memtable(reader: &'a BlockReader) -> Self {
-        Self { reader, passed: false, floor: None, all: Vec::new() }
-    }
-
-    /// One batch.
-    ///
-    /// # Errors
-    /// Those of [`scan`].
-    pub fn scan(
-        self,
-        request: &ScanRequest<'_>,
-        removed: &RangeTombstones,
-        operator: &Operator,
-    ) -> Result<ScanBatch> {
-        scan(request, self.all, removed, operator)
-    }
-
-    /// Adds the levels of a tree, of which nothing at or before `floor` may be read.
-    pub fn add_levels(&mut self, tree: &'a Tree, floor: Option<&'a [u8]>) {
-        for (level, meta) in tree.meta.levels.iter().enumerate() {
-            if meta.counts.data_entries() > 0 {
-                self.all.push(Source::level(DataCursor::new(tree, self.reader, level, floor)));
-            }
-        }
-    }
-
-    /// Adds a run without the keys that merges have consumed.
-    pub fn add_rest(&mut self, tree: &'a Tree, consumed: &'a Consumed) {
-        let level = tree.height().saturating_sub(1);
-        let cursor = DataCursor::new(tree, self.reader, level, None);
-        self.all.push(Source::level(cursor.without(consumed)));
-    }
-
-    /// Adds a frozen memtable, without the keys up to `passed`.
-    pub fn add_memory(&mut self, leaves: &'a Leaves, passed: Option<&'a [u8]>) {
-        self.all.push(Source::memory_behind(leaves, passed));
-    }
+/// The keys that a scan for changes returns, without their values: those with a version newer than
+/// `since`, up to the scan's number.
+#[derive(Clone, Copy)]
+pub(crate) struct Changed<'r> {
+    pub since: Seq,
+    /// The range tombstones of all indexes that are read.
+    pub removed: &'r [&'r RangeTombstones],
 }
 
 /// A batch in the making.
@@ -330,6 +143,7 @@ struct Scan<'r, 's> {
     /// The range tombstones.
     removed: &'r RangeTombstones,
     operator: &'r Operator,
+    changed: Option<Changed<'r>>,
     batch: ScanBatch,
     bytes: usize,
     versions: usize,
@@ -348,54 +162,7 @@ pub fn scan(
     removed: &RangeTombstones,
     operator: &Operator,
 ) -> Result<ScanBatch> {
-    let batch = ScanBatch::default();
-    let turned = Vec::new();
-    let mut scan =
-        Scan { request, sources, removed, operator, batch, bytes: 0, versions: 0, turned };
-    scan.announce();
-    for index in 0..scan.sources.len() {
-        scan.attempt(index, |source| start(source, request))?;
-    }
-    let mut last: Option<Vec<u8>> = None;
-    while let Some(index) = scan.next_source() {
-        let Some(source) = scan.sources.get(index) else { break };
-        let (key, head) = (&source.key, source.head);
-        if beyond_end(key, request) {
-            break;
-        }
-        // Content in the wrong order must not send a scan round in circles.
-        let turned_back = last
-            .as_ref()
-            .is_some_and(|last| if request.reverse { key >= last } else { key <= last });
-        if turned_back || before_start(key, request) {
-            return Err(out_of_order());
-        }
-        let mut here = last.take().unwrap_or_default();
-        here.clone_from(key);
-        let value = match scan.take_group(index, head, &here) {
-            // The error is returned to the next call, after the entries before it have been taken.
-            Err(Error::Operator { .. }) if !scan.batch.entries.is_empty() => {
-                scan.batch.resume = Some(Bound::Included(here));
-                break;
-            }
-            taken => taken?,
-        };
-        if let Some(value) = value
-            && !scan.is_out_of_reach(&here)
-        {
-            scan.bytes += here.len() + value.stored_len();
-            scan.batch.entries.push((here.clone(), value));
-        }
-        let full = scan.batch.entries.len() >= request.entries_max
-            || scan.bytes >= request.bytes_max
-            || scan.versions >= VERSIONS_MAX;
-        if full {
-            scan.batch.resume = Some(Bound::Excluded(here));
-            break;
-        }
-        last = Some(here);
-    }
-    Ok(scan.batch)
+    Scan::new(request, sources, removed, operator).run()
 }
 
 fn start(source: &mut Source<'_>, request: &ScanRequest<'_>) -> CursorResult<()> {
@@ -438,7 +205,76 @@ fn out_of_order() -> Error {
     }
 }
 
-impl Scan<'_, '_> {
+impl<'r, 's> Scan<'r, 's> {
+    fn new(
+        request: &'r ScanRequest<'r>,
+        sources: Vec<Source<'s>>,
+        removed: &'r RangeTombstones,
+        operator: &'r Operator,
+    ) -> Self {
+        let (batch, turned) = (ScanBatch::default(), Vec::new());
+        let (changed, bytes, versions) = (None, 0, 0);
+        Self { request, sources, removed, operator, changed, batch, bytes, versions, turned }
+    }
+
+    /// Reads the batch.
+    fn run(mut self) -> Result<ScanBatch> {
+        let request = self.request;
+        self.announce();
+        for index in 0..self.sources.len() {
+            self.attempt(index, |source| start(source, request))?;
+        }
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(index) = self.next_source() {
+            let Some(source) = self.sources.get(index) else { break };
+            let (key, head) = (&source.key, source.head);
+            if beyond_end(key, self.request) {
+                break;
+            }
+            // Content in the wrong order must not send a scan round in circles.
+            let turned_back = last
+                .as_ref()
+                .is_some_and(|last| if self.request.reverse { key >= last } else { key <= last });
+            if turned_back || before_start(key, self.request) {
+                return Err(out_of_order());
+            }
+            let mut here = last.take().unwrap_or_default();
+            here.clone_from(key);
+            let value = match self.take(index, head, &here) {
+                // The error is returned to the next call, after the entries before it have been taken.
+                Err(Error::Operator { .. }) if !self.batch.entries.is_empty() => {
+                    self.batch.resume = Some(Bound::Included(here));
+                    break;
+                }
+                taken => taken?,
+            };
+            if let Some(value) = value
+                && !self.is_out_of_reach(&here)
+            {
+                self.bytes += here.len() + value.stored_len();
+                self.batch.entries.push((here.clone(), value));
+            }
+            let full = self.batch.entries.len() >= self.request.entries_max
+                || self.bytes >= self.request.bytes_max
+                || self.versions >= VERSIONS_MAX;
+            if full {
+                self.batch.resume = Some(Bound::Excluded(here));
+                break;
+            }
+            last = Some(here);
+        }
+        Ok(self.batch)
+    }
+
+    /// What the batch has of `key`: its value, if it has one, or that it was changed.
+    fn take(&mut self, first: usize, head: u64, key: &[u8]) -> Result<Option<Value>> {
+        if self.changed.is_none() {
+            return self.take_group(first, head, key);
+        }
+        let is_changed = self.take_versions(first, head, key)?;
+        Ok(is_changed.then(|| Value::Inline(Vec::new())))
+    }
+
     /// Has the blocks that the batch begins with read at once, rather than one behind the other.
     fn announce(&self) {
         let cursors = || self.sources.iter().filter_map(Source::cursor);
@@ -508,6 +344,28 @@ impl Scan<'_, '_> {
         let value = answer.unwrap_or_else(|| Ok(stack.end()));
         self.turned = turned;
         value
+    }
+
+    /// Whether `key` has a version among those that the batch looks for; moves all sources past the
+    /// key, of which that with number `first` is the first.
+    fn take_versions(&mut self, first: usize, head: u64, key: &[u8]) -> Result<bool> {
+        let Some(Changed { since, removed }) = self.changed else { return Ok(false) };
+        let up_to = self.request.at.seq;
+        let removal = removed.iter().map(|removed| removed.newest(key, up_to)).max();
+        let was_removed = removal.is_some_and(|removal| removal > since);
+        let mut is_changed = false;
+        for index in first..self.sources.len() {
+            while self.sources.get(index).is_some_and(|source| source.is_on(head, key)) {
+                self.versions += 1;
+                self.attempt(index, |source| {
+                    let found = source.version()?.map(|(found, _)| found);
+                    let found = found.filter(|found| *found <= up_to);
+                    is_changed |= found.is_some_and(|found| found > since || was_removed);
+                    source.step(false)
+                })?;
+            }
+        }
+        Ok(is_changed)
     }
 
     /// Moves a source; if it meets damage and the request allows it, notes the damage and moves the

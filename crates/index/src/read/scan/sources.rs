@@ -1,0 +1,233 @@
+//! The sorted sequences of versions that a scan merges.
+
+use std::cmp::Ordering;
+
+use esker_format::data::Data;
+use esker_format::ids::Seq;
+use esker_format::key;
+use esker_substrate::error::Result;
+use esker_substrate::memtable::{Leaves, Place};
+
+use super::{Changed, Scan, ScanBatch, ScanRequest, scan};
+use crate::read::operands::Operator;
+use crate::read::range_tombstones::RangeTombstones;
+use crate::run::consumed::Consumed;
+use crate::run::data_cursor::{CursorResult, DataCursor};
+use crate::run::tree::{BlockReader, Tree};
+
+/// One run of versions, newest run first in the list of sources.
+pub struct Source<'a> {
+    run: Run<'a>,
+    /// Whether the run has a current key.
+    pub(super) has_key: bool,
+    /// The current key.
+    pub(super) key: Vec<u8>,
+    /// The key's first bytes as a number: most comparisons need no more.
+    pub(super) head: u64,
+}
+
+/// Sequence number and data.
+pub(super) type Version<'v> = (Seq, Data<'v>);
+
+enum Run<'a> {
+    Memory {
+        leaves: &'a Leaves,
+        at: Option<Place<'a>>,
+        /// Keys up to this one are not looked for here: a flush has written them.
+        passed: Option<&'a [u8]>,
+    },
+    Level(DataCursor<'a>),
+}
+
+impl<'a> Source<'a> {
+    pub(crate) const fn memory(leaves: &'a Leaves) -> Self {
+        Self::memory_behind(leaves, None)
+    }
+
+    /// Without the keys up to `passed`.
+    pub(crate) const fn memory_behind(leaves: &'a Leaves, passed: Option<&'a [u8]>) -> Self {
+        Self::standing_nowhere(Run::Memory { leaves, at: None, passed })
+    }
+
+    pub(crate) const fn level(cursor: DataCursor<'a>) -> Self {
+        Self::standing_nowhere(Run::Level(cursor))
+    }
+
+    const fn standing_nowhere(run: Run<'a>) -> Self {
+        Self { run, has_key: false, key: Vec::new(), head: 0 }
+    }
+
+    /// The run's current key, if it has one.
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        self.has_key.then_some(self.key.as_slice())
+    }
+
+    pub(super) fn is_on(&self, head: u64, key: &[u8]) -> bool {
+        self.has_key && self.head == head && self.key == key
+    }
+
+    /// Keys in scan order: runs without a current key are last.
+    pub(super) fn compare(&self, other: &Self, reverse: bool) -> Ordering {
+        match (self.has_key, other.has_key) {
+            (true, true) => {
+                let order = self.head.cmp(&other.head).then_with(|| self.key.cmp(&other.key));
+                if reverse { order.reverse() } else { order }
+            }
+            (here, there) => there.cmp(&here),
+        }
+    }
+
+    pub(super) const fn cursor(&self) -> Option<&DataCursor<'a>> {
+        match &self.run {
+            Run::Level(cursor) => Some(cursor),
+            Run::Memory { .. } => None,
+        }
+    }
+
+    pub(super) fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
+        match &mut self.run {
+            Run::Memory { leaves, at, passed } => {
+                *at = match *passed {
+                    // No data has number 0.
+                    Some(passed) if key <= passed => leaves.lower_bound(passed, Seq(0)),
+                    _ => leaves.lower_bound(key, seq),
+                };
+            }
+            Run::Level(cursor) => cursor.seek(key, seq)?,
+        }
+        self.note_key()
+    }
+
+    pub(super) fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
+        match &mut self.run {
+            Run::Memory { leaves, at, .. } => {
+                *at = match before {
+                    Some((key, seq)) => leaves.upper_bound(key, seq),
+                    None => leaves.last(),
+                };
+            }
+            Run::Level(cursor) => cursor.seek_back(before)?,
+        }
+        self.note_key()
+    }
+
+    pub(super) fn step(&mut self, reverse: bool) -> CursorResult<()> {
+        match &mut self.run {
+            Run::Memory { at, .. } => {
+                *at = at.take().and_then(|at| if reverse { at.prev() } else { at.next() });
+            }
+            Run::Level(cursor) if reverse => cursor.previous()?,
+            Run::Level(cursor) => cursor.next()?,
+        }
+        self.note_key()
+    }
+
+    fn note_key(&mut self) -> CursorResult<()> {
+        self.has_key = false;
+        let parts: Option<[&[u8]; 2]> = match &self.run {
+            Run::Memory { at, passed, .. } => {
+                let is_left = |key: &[u8]| passed.is_none_or(|passed| passed < key);
+                at.as_ref().filter(|at| is_left(at.key())).map(|at| [at.key(), &[]])
+            }
+            Run::Level(cursor) => cursor.current()?.map(|(prefix, entry)| [prefix, entry.suffix]),
+        };
+        if let Some(parts) = parts {
+            self.key.clear();
+            parts.iter().for_each(|part| self.key.extend_from_slice(part));
+            (self.has_key, self.head) = (true, key::long_head(&self.key));
+        }
+        Ok(())
+    }
+
+    /// The current version.
+    pub(super) fn version(&self) -> CursorResult<Option<Version<'_>>> {
+        Ok(match &self.run {
+            Run::Memory { at, .. } => at.as_ref().map(|at| (at.seq(), at.data())),
+            Run::Level(cursor) => cursor
+                .current()?
+                .map(|(_, entry)| (entry.seq, entry.payload.data().unwrap_or(Data::Delete))),
+        })
+    }
+}
+
+/// What a scan merges: the sorted sequences of versions of all parts, newest first.
+pub(crate) struct Sources<'a> {
+    reader: &'a BlockReader,
+    /// The scan is on the new side of the merge under way, at or before its wavefront.
+    pub passed: bool,
+    /// Of the old side, the wavefront: what is at or before it may not exist any more.
+    pub floor: Option<&'a [u8]>,
+    /// Levels that have only versions up to this one are left out.
+    pub since: Seq,
+    all: Vec<Source<'a>>,
+}
+
+impl<'a> Sources<'a> {
+    /// Those of the memtable that takes writes.
+    pub fn new(
+        reader: &'a BlockReader,
+        memtable: &'a Leaves,
+        passed: bool,
+        floor: Option<&'a [u8]>,
+    ) -> Self {
+        Self {
+            passed,
+            floor,
+            all: vec![Source::memory(memtable)],
+            ..Self::without_memtable(reader)
+        }
+    }
+
+    /// Those of an index without a memtable.
+    pub const fn without_memtable(reader: &'a BlockReader) -> Self {
+        Self { reader, passed: false, floor: None, since: Seq(0), all: Vec::new() }
+    }
+
+    /// One batch.
+    ///
+    /// # Errors
+    /// Those of [`scan`].
+    pub fn scan(
+        self,
+        request: &ScanRequest<'_>,
+        removed: &RangeTombstones,
+        operator: &Operator,
+    ) -> Result<ScanBatch> {
+        scan(request, self.all, removed, operator)
+    }
+
+    /// One batch of changed keys, each with an empty value.
+    ///
+    /// # Errors
+    /// Those of [`scan`].
+    pub fn scan_changed(
+        self,
+        request: &ScanRequest<'_>,
+        changed: Changed<'_>,
+    ) -> Result<ScanBatch> {
+        let (removed, operator) = (RangeTombstones::default(), Operator::default());
+        let scan = Scan::new(request, self.all, &removed, &operator);
+        Scan { changed: Some(changed), ..scan }.run()
+    }
+
+    /// Adds the levels of a tree, of which nothing at or before `floor` may be read.
+    pub fn add_levels(&mut self, tree: &'a Tree, floor: Option<&'a [u8]>) {
+        for (level, meta) in tree.meta.levels.iter().enumerate() {
+            if meta.counts.data_entries() > 0 && meta.seqs.1 > self.since {
+                self.all.push(Source::level(DataCursor::new(tree, self.reader, level, floor)));
+            }
+        }
+    }
+
+    /// Adds a run without the keys that merges have consumed.
+    pub fn add_rest(&mut self, tree: &'a Tree, consumed: &'a Consumed) {
+        let level = tree.height().saturating_sub(1);
+        let cursor = DataCursor::new(tree, self.reader, level, None);
+        self.all.push(Source::level(cursor.without(consumed)));
+    }
+
+    /// Adds a frozen memtable, without the keys up to `passed`.
+    pub fn add_memory(&mut self, leaves: &'a Leaves, passed: Option<&'a [u8]>) {
+        self.all.push(Source::memory_behind(leaves, passed));
+    }
+}
