@@ -46,6 +46,8 @@ const TAG_KEYSPACE_OPERATOR: u8 = 10;
 const TAG_VALUES: u8 = 11;
 const TAG_KEYSPACE_HISTORY: u8 = 12;
 // 13 to 15 are those of past indexes.
+const TAG_PIN: u8 = 16;
+const TAG_UNPIN: u8 = 17;
 
 /// A log segment in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +126,18 @@ pub enum Edit {
         taken: Vec<Extent>,
         /// The space that they no longer refer to.
         freed: Vec<Extent>,
+    },
+    /// A version stays readable under a name.
+    Pin {
+        /// The name, with the bounds of a keyspace's.
+        name: String,
+        /// The version.
+        version: Seq,
+    },
+    /// A name of a version is given up.
+    Unpin {
+        /// The name.
+        name: String,
     },
     /// A log segment is taken into use.
     SegmentAdd(SegmentRef),
@@ -240,6 +254,15 @@ impl Edit {
                 encode_extents(out, freed);
                 TAG_VALUES
             }
+            Self::Pin { name, version } => {
+                put_byte_string(out, name.as_bytes());
+                put_varint(out, version.0);
+                TAG_PIN
+            }
+            Self::Unpin { name } => {
+                put_byte_string(out, name.as_bytes());
+                TAG_UNPIN
+            }
             Self::SegmentAdd(segment) => {
                 segment.encode(out);
                 TAG_SEGMENT_ADD
@@ -291,6 +314,8 @@ impl Edit {
                 taken: decode_extents(reader)?,
                 freed: decode_extents(reader)?,
             },
+            TAG_PIN => Self::Pin { name: name(reader)?, version: Seq(reader.varint()?) },
+            TAG_UNPIN => Self::Unpin { name: name(reader)? },
             TAG_SEGMENT_ADD => Self::SegmentAdd(SegmentRef::decode(reader)?),
             TAG_SEGMENT_CLOSE => Self::SegmentClose {
                 id: SegmentId(reader.varint()?),

@@ -49,7 +49,7 @@ const CONFLICTS_MAX: u32 = 100;
 /// batches.
 #[derive(Clone)]
 pub struct Db {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Db {

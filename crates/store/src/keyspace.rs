@@ -411,6 +411,15 @@ impl Keyspace {
         self.at(version.0)
     }
 
+    /// The keyspace as it was at a version that [`Db::pin`](crate::Db::pin) has given a name.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) when no version has this name; those of [`at`](Self::at).
+    pub fn at_named(&self, name: &str) -> Result<Past> {
+        self.shared.check_process()?;
+        self.at(self.shared.named.version(name)?)
+    }
+
     /// The changes of `key` after the oldest version that can be read, newest first. A removal of
     /// an absent key is no change. Each step costs
     /// what [`get`](Self::get) costs; versions of a key are next to each other, so that most steps

@@ -102,6 +102,7 @@ mod limits;
 mod looked;
 mod maintenance;
 mod memory_pressure;
+mod named;
 mod new_keyspace;
 mod open;
 mod operands;
@@ -148,6 +149,7 @@ pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
 pub use history::History;
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
+pub use named::NamedVersion;
 pub use operators::Merge;
 pub use options::{
     Compression, Durability, KeyspaceOptions, LOG_SEGMENT_BYTES_DEFAULT, MEMORY_BUDGET_DEFAULT,

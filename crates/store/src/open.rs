@@ -51,6 +51,7 @@ use crate::limits::Limits;
 use crate::looked::Looked;
 use crate::maintenance;
 use crate::memory_pressure;
+use crate::named::Named;
 use crate::operators::Merge;
 use crate::options::{Settings, require_codec};
 use crate::shared::{Core, IndexOptions, Phase, Shared};
@@ -224,6 +225,8 @@ impl Base {
             poison: Arc::clone(&self.poison),
         });
         let slots = open_trees(&env, &manifest.state(), &limits, settings);
+        // Before the replay of the log, which may give versions up.
+        let named = Named::open(&manifest.state().pinned, &slots);
         // A store that is only read needs no threads.
         let mode = if settings.read_only { Mode::Inline(1) } else { settings.mode };
         Ok(Core {
@@ -233,6 +236,7 @@ impl Base {
             env,
             manifest,
             log,
+            named,
             keyspaces: RwLock::new(slots),
             times: OnceLock::new(),
             write: Mutex::new(()),

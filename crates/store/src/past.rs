@@ -153,6 +153,11 @@ impl fmt::Debug for Past {
     }
 }
 
+/// What a reader as of a version sees: values in it have no time to live.
+pub(crate) const fn at(version: Seq) -> At {
+    At { seq: version, now: Moment(0) }
+}
+
 /// Keeps a version readable.
 ///
 /// # Errors
@@ -161,11 +166,9 @@ impl fmt::Debug for Past {
 pub(crate) fn pinned(shared: &Shared, slot: &Arc<Slot>, version: u64) -> Result<Arc<Pin>> {
     let _open = shared.enter()?;
     let newest = shared.snapshots().visible().0;
-    // Values in it have no time to live.
-    let at = At { seq: Seq(version), now: Moment(0) };
     oldest_version(slot)?;
     if version <= newest
-        && let Some(pin) = Pin::new(slot, at)
+        && let Some(pin) = Pin::new(slot, at(Seq(version)))
     {
         return Ok(pin);
     }

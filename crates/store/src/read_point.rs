@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use esker_format::ids::Moment;
 use esker_substrate::snapshots::{At, SnapshotGuard};
 
 use crate::error::Result;
+use crate::past::at;
 use crate::slot::Slot;
 
 /// A moment whose versions stay while this is kept.
@@ -34,9 +34,7 @@ impl Pin {
     /// That of the oldest version that can be read; `None` without history.
     pub fn oldest(slot: &Arc<Slot>) -> Result<Option<Arc<Self>>> {
         let oldest = slot.tree()?.pin_oldest();
-        // Values in it have no time to live.
-        let at = oldest.map(|seq| At { seq, now: Moment(0) });
-        Ok(at.map(|at| Arc::new(Self { slot: Arc::clone(slot), at })))
+        Ok(oldest.map(at).map(|at| Arc::new(Self { slot: Arc::clone(slot), at })))
     }
 
     /// The number and the moment.

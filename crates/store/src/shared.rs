@@ -43,6 +43,7 @@ use crate::conflict_window::Recent;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::looked::Looked;
+use crate::named::Named;
 use crate::options::Durability;
 use crate::slot::Slot;
 use crate::stall_stats::Waits;
@@ -65,6 +66,8 @@ pub(crate) struct Core {
     pub keyspaces: RwLock<BTreeMap<String, Arc<Slot>>>,
     /// The times of versions, once a keyspace keeps history.
     pub times: OnceLock<Times>,
+    /// The versions with names.
+    pub named: Named,
     pub write: Mutex<()>,
     pub recent: Recent,
     /// The log that opening has read is durable, and what it left out has been discarded: space

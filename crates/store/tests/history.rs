@@ -323,7 +323,7 @@ fn every_version_stays_as_it_was() {
 /// What the same runs would show of bugs in splits.
 #[test]
 fn every_version_would_show_what_splits_get_wrong() {
-    for bug in [Bug::SplitReadsNewSide, Bug::SplitResetsNumbers] {
+    for bug in [Bug::SplitReadsNewSide, Bug::SplitResetsNumbers, Bug::ChangesOfNow] {
         let is_found = |seed: u64| {
             let life = || {
                 let mut run = Run::new(seed);

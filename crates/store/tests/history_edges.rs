@@ -52,6 +52,15 @@ fn what_cannot_be_asked_is_refused_by_name() {
     assert!(refusal(keyspace.diff(newest + 1, oldest).unwrap_err()).contains("in the future"));
     assert!(refusal(plain.changes(..).unwrap_err()).contains("keeps no history"));
     assert!(refusal(plain.diff(newest, newest).unwrap_err()).contains("keeps no history"));
+    let pin = |name: &str, version| refusal(db.pin(name, version).unwrap_err());
+    assert!(pin("", newest).contains("1 to 255 bytes"));
+    assert!(pin("a", newest + 1).contains(&format!("there are versions {oldest} to {newest}")));
+    assert!(pin("a", oldest - 1).contains("cannot be kept"));
+    db.pin("a", oldest).unwrap();
+    assert!(pin("a", newest).contains("unpin it first"));
+    assert!(refusal(db.unpin("b").unwrap_err()).contains("no version is kept as b"));
+    assert!(refusal(keyspace.at_named("b").unwrap_err()).contains("no version is kept as b"));
+    assert!(refusal(plain.at_named("a").unwrap_err()).contains("keeps no history"));
     let open = |name: &str, options| refusal(db.keyspace(name, options).unwrap_err());
     let history = KeyspaceOptions::default().history(History::All);
     assert!(open("plain", history.clone()).contains("created without history"));

@@ -47,6 +47,8 @@ struct Run {
     kept: u64,
     /// Earlier versions that are held.
     held: Vec<Past>,
+    /// Versions with names.
+    named: BTreeMap<String, u64>,
 }
 
 impl Run {
@@ -57,7 +59,16 @@ impl Run {
         let options = options(History::Newest(kept)).inline_bytes_max(inline_bytes_max);
         let keyspace = db.keyspace("past", options).unwrap();
         let states = BTreeMap::from([(db.version(), Model::new())]);
-        Self { device, db, keyspace, states, random, kept, held: Vec::new() }
+        Self {
+            device,
+            db,
+            keyspace,
+            states,
+            random,
+            kept,
+            held: Vec::new(),
+            named: BTreeMap::new(),
+        }
     }
 
     fn commit(&mut self) {
@@ -102,11 +113,24 @@ impl Run {
                 self.held.push(self.keyspace.at(version).unwrap());
             }
             94 => self.held.truncate(self.held.len() / 2),
+            95 => self.name(),
             _ => self.look_back(),
         }
         for past in &self.held {
             assert_eq!(contents(past), *self.state(past.version()), "held {}", past.version());
         }
+    }
+
+    /// Gives a version a name, or gives the name up.
+    fn name(&mut self) {
+        let name = format!("n{}", self.random.below(3));
+        if self.named.remove(&name).is_some() {
+            return self.db.unpin(&name).unwrap();
+        }
+        let versions = self.versions();
+        let version = versions.start + self.random.below(versions.end - versions.start);
+        self.db.pin(&name, version).unwrap();
+        self.named.insert(name, version);
     }
 
     fn reopen(&mut self) {
@@ -133,6 +157,15 @@ impl Run {
         if let Some(before) = versions.start.checked_sub(1) {
             assert!(refused(&self.keyspace.at(before).unwrap_err()));
         }
+        for (name, version) in &self.named {
+            let past = self.keyspace.at_named(name).unwrap();
+            assert_eq!(past.version(), *version);
+            assert_eq!(contents(&past), *self.state(*version), "{name}");
+        }
+        let names = self.db.named_versions().unwrap();
+        let names = names.into_iter().map(|named| (named.name, named.version));
+        assert!(names.eq(self.named.clone()));
+        self.look_at_changes(&versions);
         for key in ["00", "17", "39"] {
             for change in self.keyspace.history(key).unwrap().map(Result::unwrap) {
                 let state = self.state(change.version);
@@ -140,6 +173,22 @@ impl Run {
                 assert!(versions.contains(&change.version));
             }
         }
+    }
+}
+
+impl Run {
+    /// All changes that are kept, each key's newest first, lead from the oldest version to now.
+    fn look_at_changes(&self, versions: &std::ops::Range<u64>) {
+        let mut state = self.state(versions.end).clone();
+        for change in self.keyspace.changes(..).unwrap().map(Result::unwrap) {
+            assert!((versions.start + 1..versions.end).contains(&change.version));
+            assert_eq!(state.get(&change.key), change.value.as_ref(), "{}", change.version);
+            match self.state(change.version - 1).get(&change.key) {
+                Some(before) => state.insert(change.key, before.clone()),
+                None => state.remove(&change.key),
+            };
+        }
+        assert_eq!(state, *self.state(versions.start));
     }
 }
 
@@ -175,7 +224,7 @@ fn what_has_to_stay_readable_stays() {
 /// What the same lives would show.
 #[test]
 fn lives_would_show_what_is_given_up_wrongly() {
-    for bug in [Bug::DroppedUnderPin, Bug::PastValuesKept] {
+    for bug in [Bug::DroppedUnderPin, Bug::PastValuesKept, Bug::NamesNotPinned] {
         let is_found = |seed| catch_unwind(|| planted::with(bug, || a_life(seed, 500))).is_err();
         assert!((0..6).any(is_found), "{bug:?}");
     }

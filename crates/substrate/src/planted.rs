@@ -161,6 +161,10 @@ pub enum Bug {
     DroppedTwice,
     /// Dropping a past index frees none of the blobs that it had for itself.
     PastValuesKept,
+    /// Versions with names are not pinned when the store is opened.
+    NamesNotPinned,
+    /// The changes between two versions are looked for in the index of now alone.
+    ChangesOfNow,
 }
 
 impl Bug {

@@ -113,6 +113,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::HandlesPrintEntries | Bug::RecordsCounted | Bug::SplitReadsNewSide => Vec::new(),
         Bug::SplitResetsNumbers | Bug::DroppedUnderPin | Bug::DroppedTwice => Vec::new(),
         Bug::PastValuesKept | Bug::MemoryLookedAtEachTime => Vec::new(),
+        Bug::NamesNotPinned | Bug::ChangesOfNow => Vec::new(),
     }
 }
 

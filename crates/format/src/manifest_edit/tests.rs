@@ -52,6 +52,9 @@ fn edit() -> impl Strategy<Value = Edit> {
             .prop_map(|(id, released)| Edit::Past { id, edit: PastEdit::Space(released) }),
         (keyspace(), past())
             .prop_map(|(id, past)| Edit::Past { id, edit: PastEdit::Index(past.into()) }),
+        ("[a-zé\u{4e00}]{1,80}", any::<u64>())
+            .prop_map(|(name, version)| Edit::Pin { name, version: Seq(version) }),
+        "[a-zé\u{4e00}]{1,80}".prop_map(|name| Edit::Unpin { name }),
         segment().prop_map(Edit::SegmentAdd),
         (any::<u64>(), any::<u64>())
             .prop_map(|(id, end)| Edit::SegmentClose { id: SegmentId(id), end_seq: Seq(end) }),

@@ -79,6 +79,8 @@ pub struct ManifestState {
     pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
     /// The id of the next keyspace.
     pub next_keyspace: KeyspaceId,
+    /// Versions that stay readable, by their names.
+    pub pinned: BTreeMap<String, Seq>,
     /// Log segments in use, oldest first.
     pub segments: BTreeMap<SegmentId, SegmentRef>,
     /// The log was durable up to this number when the last record was written.
@@ -98,6 +100,7 @@ impl Default for ManifestState {
         Self {
             keyspaces: BTreeMap::new(),
             next_keyspace: KeyspaceId(1),
+            pinned: BTreeMap::new(),
             segments: BTreeMap::new(),
             durable_seq: Seq(0),
             next_generation: Generation(1),
@@ -171,8 +174,13 @@ impl ManifestState {
             let edits = past.iter().flat_map(|past| past.iter());
             edits.map(|past| bytes(&past_index(id, past))).sum()
         };
+        let pin_bytes = |name: &String| {
+            let pinned = self.pinned.get(name);
+            pinned.map_or(0, |version| bytes(&Edit::Pin { name: name.clone(), version: *version }))
+        };
         match edit {
             Edit::Index { id, .. } => (bytes(edit), index_bytes(*id)),
+            Edit::Unpin { name } => (0, pin_bytes(name)),
             Edit::KeyspaceDrop { id } => (0, index_bytes(*id) + past_bytes(*id)),
             // Freed units may cut a run in two.
             Edit::OwnedSpace { .. }
@@ -180,6 +188,7 @@ impl ManifestState {
             | Edit::KeyspaceCodec { .. }
             | Edit::KeyspaceOperator { .. }
             | Edit::KeyspaceHistory { .. }
+            | Edit::Pin { .. }
             | Edit::Past { .. } => (bytes(edit), 0),
             Edit::SegmentAdd(_)
             | Edit::SegmentClose { .. }
@@ -218,6 +227,14 @@ impl ManifestState {
             },
             Edit::Index { id, index } => self.replace_index(*id, index),
             Edit::OwnedSpace { id, taken, freed } => self.change_values(*id, taken, freed),
+            Edit::Pin { name, version } => match self.pinned.insert(name.clone(), *version) {
+                None => Ok(()),
+                Some(_) => Err("gives a version a name that is in use"),
+            },
+            Edit::Unpin { name } => match self.pinned.remove(name) {
+                Some(_) => Ok(()),
+                None => Err("gives up a name that no version has"),
+            },
             Edit::SegmentAdd(segment) => self.add_segment(*segment),
             Edit::SegmentClose { id, end_seq } => self.close_segment(*id, *end_seq),
             Edit::SegmentRemove { id } => {
@@ -442,6 +459,10 @@ impl ManifestState {
             }
         }
         edits.push(Edit::NextKeyspace { id: self.next_keyspace });
+        let pinned = self.pinned.iter();
+        edits.extend(
+            pinned.map(|(name, version)| Edit::Pin { name: name.clone(), version: *version }),
+        );
         edits.extend(self.segments.values().copied().map(Edit::SegmentAdd));
         edits.extend(self.clean_close.map(|seq| Edit::CleanClose { seq }));
         edits

@@ -212,6 +212,8 @@ fn records() -> Vec<Vec<u8>> {
         Edit::CleanClose { seq: Seq(99) },
         Edit::KeyspaceOperator { id, name: "esker.add".into() },
         Edit::KeyspaceHistory { id, history: HISTORY },
+        Edit::Pin { name: "monday".into(), version: Seq(90) },
+        Edit::Unpin { name: "monday".into() },
         Edit::Past { id, edit: PastEdit::Space(vec![Extent { start: 3, units: 2 }]) },
         Edit::Past { id, edit: PastEdit::Index(Arc::new(past())) },
         Edit::Past { id, edit: PastEdit::Dropped(Seq(90)) },
