@@ -220,10 +220,7 @@ impl Edit {
                 put_varint(out, memtable_bytes.unwrap_or(0));
                 TAG_KEYSPACE_CREATE
             }
-            Self::KeyspaceDrop { id } => {
-                put_varint(out, id.0.into());
-                TAG_KEYSPACE_DROP
-            }
+            Self::KeyspaceDrop { id } => encode_number(out, id.0.into(), TAG_KEYSPACE_DROP),
             Self::KeyspaceCodec { id, codec } => {
                 put_varint(out, id.0.into());
                 out.push(*codec as u8);
@@ -272,18 +269,9 @@ impl Edit {
                 put_varint(out, end_seq.0);
                 TAG_SEGMENT_CLOSE
             }
-            Self::SegmentRemove { id } => {
-                put_varint(out, id.0);
-                TAG_SEGMENT_REMOVE
-            }
-            Self::CleanClose { seq } => {
-                put_varint(out, seq.0);
-                TAG_CLEAN_CLOSE
-            }
-            Self::NextKeyspace { id } => {
-                put_varint(out, id.0.into());
-                TAG_NEXT_KEYSPACE
-            }
+            Self::SegmentRemove { id } => encode_number(out, id.0, TAG_SEGMENT_REMOVE),
+            Self::CleanClose { seq } => encode_number(out, seq.0, TAG_CLEAN_CLOSE),
+            Self::NextKeyspace { id } => encode_number(out, id.0.into(), TAG_NEXT_KEYSPACE),
         }
     }
 
@@ -334,6 +322,12 @@ impl Edit {
         let memtable_bytes = Some(reader.varint()?).filter(|bytes| *bytes != 0);
         Ok(Self::KeyspaceCreate { id, name, memtable_bytes })
     }
+}
+
+/// Appends the payload of an edit that is a number, and returns its tag.
+fn encode_number(out: &mut Vec<u8>, number: u64, tag: u8) -> u8 {
+    put_varint(out, number);
+    tag
 }
 
 impl SegmentRef {

@@ -109,6 +109,7 @@ mod operands;
 mod operators;
 mod options;
 mod past;
+mod pins;
 mod range;
 mod read;
 mod read_point;

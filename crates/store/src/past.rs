@@ -5,15 +5,14 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use esker_format::ids::{Moment, Seq};
-use esker_substrate::snapshots::At;
+use esker_format::ids::Seq;
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};
 use crate::large::{self, ValueReader};
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
-use crate::read_point::{Pin, ReadPoint};
+use crate::read_point::{Pin, ReadPoint, at};
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::times;
@@ -151,11 +150,6 @@ impl fmt::Debug for Past {
             .field("version", &self.version())
             .finish_non_exhaustive()
     }
-}
-
-/// What a reader as of a version sees: values in it have no time to live.
-pub(crate) const fn at(version: Seq) -> At {
-    At { seq: version, now: Moment(0) }
 }
 
 /// Keeps a version readable.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use esker_format::ids::{Moment, Seq};
 use esker_substrate::snapshots::{At, SnapshotGuard};
 
 use crate::error::Result;
-use crate::past::at;
 use crate::slot::Slot;
 
 /// A moment whose versions stay while this is kept.
@@ -22,6 +22,11 @@ pub(crate) enum ReadPoint {
 pub(crate) struct Pin {
     slot: Arc<Slot>,
     at: At,
+}
+
+/// What a reader as of a version sees: values in it have no time to live.
+pub(crate) const fn at(version: Seq) -> At {
+    At { seq: version, now: Moment(0) }
 }
 
 impl Pin {

@@ -241,7 +241,8 @@ impl<'r, 's> Scan<'r, 's> {
             let mut here = last.take().unwrap_or_default();
             here.clone_from(key);
             let value = match self.take(index, head, &here) {
-                // The error is returned to the next call, after the entries before it have been taken.
+                // The error is returned to the next call, after the entries before it have been
+                // taken.
                 Err(Error::Operator { .. }) if !self.batch.entries.is_empty() => {
                     self.batch.resume = Some(Bound::Included(here));
                     break;
