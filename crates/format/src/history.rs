@@ -1,7 +1,7 @@
 //! The history that a keyspace keeps.
 //!
 //! ```text
-//! u8 retention · varint amount · varint share in millionths · varint first version
+//! u8 retention · varint amount · varint share in millionths · varint first version · u8 expiries
 //! ```
 
 use crate::bytes::{Reader, put_varint};
@@ -54,6 +54,8 @@ pub struct HistoryMeta {
     pub share_millionths: u32,
     /// The first version that is readable: the state when the keyspace began to keep history.
     pub from: Seq,
+    /// Values in it may have an expiry.
+    pub expires: bool,
 }
 
 impl HistoryMeta {
@@ -68,6 +70,7 @@ impl HistoryMeta {
         put_varint(out, amount);
         put_varint(out, self.share_millionths.into());
         put_varint(out, self.from.0);
+        out.push(self.expires.into());
     }
 
     /// Reads what [`HistoryMeta::encode`] writes.
@@ -88,6 +91,13 @@ impl HistoryMeta {
         if share_millionths == 0 || share_millionths > MILLIONTHS {
             return Err(at.error("share of superseded entries is out of range"));
         }
-        Ok(Self { retention, share_millionths, from: Seq(reader.varint()?) })
+        let from = Seq(reader.varint()?);
+        let at = reader.clone();
+        let expires = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(at.error("history has an unknown kind of values: use a newer esker")),
+        };
+        Ok(Self { retention, share_millionths, from, expires })
     }
 }

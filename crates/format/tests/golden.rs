@@ -465,8 +465,11 @@ fn edits() -> Vec<Edit> {
                 retention: Retention::All,
                 share_millionths: MILLIONTHS,
                 from: Seq(900),
+                expires: false,
             },
         },
+        Edit::Pin { name: "audit".to_string(), version: Seq(950) },
+        Edit::Unpin { name: "draft".to_string() },
     ]
 }
 

@@ -19,7 +19,7 @@ use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard, Swap};
 
-use crate::history::History;
+use crate::history::Kept;
 use crate::history::retention::Pins;
 use crate::job::BackgroundJob;
 use crate::kind::Kind;
@@ -109,7 +109,7 @@ pub struct Index {
     /// measured.
     pub(super) payload_share: AtomicU64,
     /// The history that the keyspace keeps: merges drop no version above its first one.
-    pub(super) history: Option<History>,
+    pub(super) history: Kept,
     /// The keyspace's merge operator.
     pub(super) operator: Swap<Operator>,
     /// The log's entries for a merge that a crash interrupted, until it resumes.
@@ -178,7 +178,7 @@ impl Index {
             flushing: false.into(),
             retiring: false.into(),
             payload_share: 0.into(),
-            history: options.history,
+            history: Kept::new(options.history),
             operator: Swap::new(Arc::default()),
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),
@@ -384,16 +384,6 @@ impl Index {
         (has_tombstones && !self.keeps_history()) || self.removals() > kept.removals
     }
 
-    /// The first version that stays readable, where the keyspace keeps history.
-    pub fn history_from(&self) -> Option<Seq> {
-        self.history.map(|history| history.from)
-    }
-
-    /// The history that the keyspace keeps.
-    pub const fn history(&self) -> Option<History> {
-        self.history
-    }
-
     /// The same with the past indexes that the manifest records for it, oldest first.
     #[must_use]
     pub fn with_past(self, past: Vec<Arc<PastIndex>>) -> Self {
@@ -426,11 +416,6 @@ impl Index {
     /// Whether the next merge copies what is live, and leaves the rest as a past index.
     pub fn splits_next(&self) -> bool {
         self.durable.load().history.splits_next
-    }
-
-    /// Whether merges keep every version.
-    pub const fn keeps_history(&self) -> bool {
-        self.history.is_some()
     }
 
     /// Whether all space that merges freed is available again.

@@ -57,6 +57,7 @@ pub use job::BackgroundJob;
 pub use kind::registry::{IndexKind, Options, UnknownIndexKind, empty, kind_in};
 pub use merge::Step;
 pub use merge::scheme::Scheme;
+pub use read::Version;
 pub use read::scan::{DamagedRange, ScanBatch, ScanRequest};
 pub use record::RecordEdits;
 pub use upkeep::forecast::{Forecast, ForecastMerge, Retained};

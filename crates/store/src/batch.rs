@@ -180,7 +180,7 @@ impl Batch {
     fn admit(&mut self, keyspace: &Keyspace, action: &WriteOp<'_>) -> Result<()> {
         self.shared.check_process()?;
         keyspace.must_be_of(&self.shared)?;
-        write::validate(&keyspace.slot, action)?;
+        write::validate(&self.shared, &keyspace.slot, action)?;
         // A small charge for each write keeps a batch of empty keys bounded too.
         let bytes = action.user_bytes() + size_of::<Owned>() as u64;
         self.bytes = self.bytes.saturating_add(bytes);

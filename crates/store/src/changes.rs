@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use esker_format::data::Value;
 use esker_format::ids::Seq;
+use esker_index::Version;
 
 use crate::error::Result;
 use crate::large;
@@ -38,7 +39,7 @@ pub struct Changes {
     /// The newest version that may be next.
     up_to: Option<Seq>,
     /// A version that was looked up already.
-    found: Option<(Seq, Value)>,
+    found: Option<Version>,
 }
 
 impl Changes {
@@ -55,7 +56,7 @@ impl Changes {
             pinned_oldest(slot)?
         };
         // What the oldest version itself removed may be given up.
-        let since = Seq(pin.at().seq.0.saturating_add(1));
+        let since = Seq(pin.version().0.saturating_add(1));
         let (shared, slot) = (Arc::clone(shared), Arc::clone(slot));
         let up_to = Some(up_to);
         Ok(Self { shared, slot, key: key.to_vec(), oldest: pin, since, up_to, found: None })
@@ -72,34 +73,42 @@ impl Changes {
         self.shared.check_process()?;
         let shared = Arc::clone(&self.shared);
         let _open = shared.enter()?;
-        let newest = match self.found.take() {
-            Some((seq, value)) => Some((seq, Some(value))),
-            None => self.older()?,
-        };
-        let Some((seq, value)) = newest else { return Ok(None) };
+        let newest = self.found.take().map_or_else(|| self.older(), |found| Ok(Some(found)))?;
+        let Some(Version { seq, value, .. }) = newest else { return Ok(None) };
         if let Some(value) = value {
             return self.change(seq, Some(value));
         }
         // A removal changes something where the key had a value. Of several, the first one did.
         let mut removed = seq;
         loop {
-            match self.older()? {
-                None => return Ok(None),
-                Some((seq, None)) => removed = seq,
-                Some((seq, Some(value))) => {
-                    self.found = Some((seq, value));
-                    return self.change(removed, None);
-                }
+            let Some(older) = self.older()? else { return Ok(None) };
+            let Some(value) = &older.value else {
+                removed = older.seq;
+                continue;
+            };
+            if self.had_expired(&older, removed)? {
+                return self.change(older.seq, Some(value.clone()));
             }
+            self.found = Some(older);
+            return self.change(removed, None);
         }
     }
 
-    /// The next older version: its number and its value.
-    fn older(&mut self) -> Result<Option<(Seq, Option<Value>)>> {
-        let oldest = self.oldest.at().seq;
+    /// Whether a value had expired when version `removed` removed it: a split may have left it
+    /// behind, so that the removal is not found any more.
+    fn had_expired(&self, value: &Version, removed: Seq) -> Result<bool> {
+        let Some((until, times)) = value.until.zip(self.shared.times.get()) else {
+            return Ok(false);
+        };
+        Ok(times.of(removed)?.is_some_and(|time| until <= time))
+    }
+
+    /// The next older version.
+    fn older(&mut self) -> Result<Option<Version>> {
+        let oldest = self.oldest.version();
         let Some(up_to) = self.up_to.filter(|up_to| *up_to >= oldest) else { return Ok(None) };
         let found = self.slot.read(|tree| tree.version(&self.key, up_to))??;
-        let older = found.as_ref().and_then(|(seq, _)| seq.0.checked_sub(1));
+        let older = found.as_ref().and_then(|found| found.seq.0.checked_sub(1));
         self.up_to = older.map(Seq).filter(|seq| *seq > Seq(0));
         Ok(found)
     }

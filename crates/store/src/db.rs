@@ -24,14 +24,14 @@ use crate::error::{Error, Result};
 use crate::history::{History, Share};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
-use crate::new_keyspace::{NewKeyspace, require};
+use crate::new_keyspace::{NewKeyspace, ensure_times, require};
 use crate::options::{Chosen, Compression, KeyspaceOptions};
 use crate::reclaim;
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::snapshot::Snapshot;
 use crate::stats::{self, Stats};
-use crate::times::{self, Times};
+use crate::times;
 use crate::transaction::Transaction;
 use crate::transaction::turn::Turn;
 use crate::writer_lock::Asked;
@@ -480,22 +480,12 @@ impl Db {
         }
         shared.poison.check()?;
         if options.history.is_some() {
+            ensure_times(shared, &mut registry)?;
             // Or a power cut could take numbers back that the record says are before the history.
             shared.log.sync_to(shared.log.last_seq())?;
         }
-        // Nothing in it is overwritten.
-        let of_times = KeyspaceOptions::default().history(History::All).history_share(1.0);
-        let needs_times = options.history.is_some() && shared.times.get().is_none();
-        let times = needs_times.then(|| NewKeyspace::plan(shared, 0, times::NAME, &of_times));
-        let times = times.transpose()?;
-        let new = NewKeyspace::plan(shared, needs_times.into(), name, options)?;
-        let edits: Vec<Edit> = times.iter().chain([&new]).flat_map(NewKeyspace::edits).collect();
-        shared.commit_edits(&edits)?;
-        if let Some(slot) = times.map(|times| times.open(shared)) {
-            registry.insert(slot.name.clone(), Arc::clone(&slot));
-            // Only here it is set, under the lock of the registry.
-            let _set = shared.times.set(Times::open(slot, shared.snapshots().visible()));
-        }
+        let new = NewKeyspace::plan(shared, name, options)?;
+        shared.commit_edits(&new.edits())?;
         let slot = new.open(shared);
         registry.insert(slot.name.clone(), Arc::clone(&slot));
         Ok(slot)
@@ -543,7 +533,7 @@ fn check_history(slot: &Slot, asked: &KeyspaceOptions) -> Result<()> {
                 history.share
             )));
         }
-        let kept = slot.history.map(|history| History::of(history.retention));
+        let kept = slot.history().map(|history| History::of(history.retention));
         return match (asked.history, kept) {
             (Some(asked), Some(kept)) if asked.retention() != kept.retention() => {
                 Err(Error::invalid(format!("keyspace {name} was created with history {kept:?}")))
@@ -554,7 +544,8 @@ fn check_history(slot: &Slot, asked: &KeyspaceOptions) -> Result<()> {
     if asked.history.is_none() && asked.history_share.is_none() {
         return Ok(());
     }
-    Err(Error::invalid(format!("keyspace {name} was created without history")))
+    let what = format!("keyspace {name} keeps no history: Keyspace::set_history begins one");
+    Err(Error::invalid(what))
 }
 
 /// Whether a keyspace is Esker's own.

@@ -68,21 +68,27 @@ struct ChangedKeys {
 }
 
 impl ChangedKeys {
-    fn new(shared: &Arc<Shared>, slot: &Arc<Slot>, since: u64, up_to: u64) -> Result<Self> {
+    /// With `every`, all keys.
+    fn new(
+        shared: &Arc<Shared>,
+        slot: &Arc<Slot>,
+        (since, up_to): (u64, u64),
+        every: bool,
+    ) -> Result<Self> {
         let since = pinned(shared, slot, since)?;
         let up_to = pinned(shared, slot, up_to)?;
         let (shared, slot) = (Arc::clone(shared), Arc::clone(slot));
-        let interval = match since.at().seq < up_to.at().seq {
+        let interval = match since.version() < up_to.version() {
             true => Interval::all(),
             false => Interval::none(),
         };
         let range = Range::new(Arc::clone(&shared), Arc::clone(&slot), (&up_to).into(), interval);
-        let range = range.changed_since(since.at().seq);
+        let range = range.changed_since(since.version(), every);
         Ok(Self { shared, slot, since, up_to, range })
     }
 
     fn restrict(&mut self, interval: Interval) {
-        if self.since.at().seq < self.up_to.at().seq {
+        if self.since.version() < self.up_to.version() {
             self.range.restrict(interval);
         }
     }
@@ -124,7 +130,7 @@ impl KeyChanges {
             Bound::Included(last) => *last,
             Bound::Excluded(end) => end.saturating_sub(1),
         };
-        let keys = ChangedKeys::new(shared, slot, since, up_to.max(since))?;
+        let keys = ChangedKeys::new(shared, slot, (since, up_to.max(since)), false)?;
         Ok(Self { keys, current: None })
     }
 
@@ -152,7 +158,7 @@ impl KeyChanges {
                 self.current = None;
             }
             let Some(key) = self.keys.next()? else { return Ok(None) };
-            let (since, up_to) = (self.keys.since.at().seq, self.keys.up_to.at().seq);
+            let (since, up_to) = (self.keys.since.version(), self.keys.up_to.version());
             let changes = Changes::new(&self.keys.shared, &self.keys.slot, &key, up_to)?;
             self.current = Some((key, changes.since(since.0.saturating_add(1))));
         }
@@ -175,7 +181,10 @@ impl Diff {
         before: u64,
         after: u64,
     ) -> Result<Self> {
-        let keys = ChangedKeys::new(shared, slot, before.min(after), before.max(after))?;
+        // Values that expire do so without a commit.
+        let expires = slot.tree()?.history().is_some_and(|history| history.expires);
+        let versions = (before.min(after), before.max(after));
+        let keys = ChangedKeys::new(shared, slot, versions, expires)?;
         let past = |version| Past::new(shared, slot, version);
         Ok(Self { keys, before: past(before)?, after: past(after)? })
     }
@@ -263,8 +272,8 @@ impl ChangedKeys {
     fn print(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
         f.debug_struct(name)
             .field("keyspace", &self.slot.name)
-            .field("since", &self.since.at().seq)
-            .field("up_to", &self.up_to.at().seq)
+            .field("since", &self.since.version())
+            .field("up_to", &self.up_to.version())
             .finish_non_exhaustive()
     }
 }

@@ -49,7 +49,8 @@ impl Default for Share {
 impl History {
     /// The record of a keyspace that begins to keep history at `from`.
     pub(crate) fn meta(self, share: Share, from: Seq) -> HistoryMeta {
-        HistoryMeta { retention: self.retention(), share_millionths: share.0, from }
+        let (retention, share_millionths) = (self.retention(), share.0);
+        HistoryMeta { retention, share_millionths, from, expires: false }
     }
 
     pub(crate) fn retention(self) -> Retention {
@@ -83,5 +84,5 @@ impl History {
 /// The history that an index keeps according to its keyspace's record.
 pub(crate) fn kept(history: &HistoryMeta) -> esker_index::History {
     let share = of_millionths(history.share_millionths);
-    esker_index::History { from: history.from, share }
+    esker_index::History { from: history.from, share, expires: history.expires }
 }

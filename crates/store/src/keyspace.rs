@@ -12,6 +12,7 @@ use esker_format::data::Data;
 use crate::changes::Changes;
 use crate::diff::{Diff, KeyChanges};
 use crate::error::{Error, Result};
+use crate::history::History;
 use crate::large::{self, ValueReader, ValueWriter};
 use crate::limits::validate_key;
 use crate::maintenance;
@@ -19,6 +20,7 @@ use crate::options::Durability;
 use crate::past::{Past, oldest_version};
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
+use crate::set_history;
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::times;
@@ -260,7 +262,7 @@ impl Keyspace {
 
     fn commit(&self, action: WriteOp<'_>, durability: Durability) -> Result<()> {
         self.shared.check_process()?;
-        write::validate(&self.slot, &action)?;
+        write::validate(&self.shared, &self.slot, &action)?;
         write::commit(&self.shared, &[Write { slot: &self.slot, action }], durability)?;
         Ok(())
     }
@@ -472,6 +474,21 @@ impl Keyspace {
     /// Those of [`at`](Self::at).
     pub fn diff(&self, before: u64, after: u64) -> Result<Diff> {
         Diff::new(&self.shared, &self.slot, before, after)
+    }
+
+    /// Keeps earlier versions of the keyspace readable from now on, where it keeps no history; else
+    /// changes which of them stay. What is not kept any more is freed as whole past indexes are not
+    /// needed. A history cannot be ended: it may be made as short as [`History::Newest`]`(1)`.
+    ///
+    /// Waits for the step of a merge, holds commits up, and costs two syncs.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for a keyspace with a merge operator or an LSM index, for
+    /// a history of nothing, and where a [share](crate::KeyspaceOptions::history_share) of 1.0
+    /// keeps everything; those of a write.
+    pub fn set_history(&self, history: History) -> Result<()> {
+        let _open = self.shared.enter()?;
+        set_history::set(&self.shared, &self.slot, history)
     }
 
     fn scan(&self, interval: Interval) -> Result<Range> {

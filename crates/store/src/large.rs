@@ -254,7 +254,8 @@ pub(crate) fn reader(
     crate::limits::validate_key(key)?;
     let found = {
         let _open = shared.enter()?;
-        match slot.read(|tree| tree.get_at(key, point.at()))?? {
+        let at = point.at(shared.times.get())?;
+        match slot.read(|tree| tree.get_at(key, at))?? {
             Some(value @ Value::Operand(_)) => {
                 Some(Value::Inline(fetch(shared, slot, key, value)?))
             }

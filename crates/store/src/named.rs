@@ -12,7 +12,7 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::Mutex;
 
 use crate::error::{Error, Result};
-use crate::read_point::{Pin, at};
+use crate::read_point::Pin;
 use crate::slot::Slot;
 use crate::times::is_of_times;
 
@@ -42,7 +42,7 @@ struct NamedPin {
 
 impl NamedPin {
     fn new<'a>(version: Seq, slots: impl IntoIterator<Item = &'a Arc<Slot>>) -> Self {
-        let pins = slots.into_iter().filter_map(|slot| Pin::new(slot, at(version))).collect();
+        let pins = slots.into_iter().filter_map(|slot| Pin::new(slot, version)).collect();
         Self { version, pins }
     }
 }

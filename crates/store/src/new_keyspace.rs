@@ -1,5 +1,6 @@
 //! The creation of keyspaces: what is recorded, and what is opened then.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_format::block::Codec;
@@ -13,10 +14,11 @@ use esker_format::superblock::{
 use esker_index::{Index, Options};
 
 use crate::error::Result;
-use crate::history::kept;
+use crate::history::{History, kept};
 use crate::options::{Chosen, KeyspaceOptions};
 use crate::shared::{Core, IndexOptions};
 use crate::slot::Slot;
+use crate::times::{self, Times};
 
 /// A keyspace that is about to be created.
 pub(crate) struct NewKeyspace<'a> {
@@ -30,14 +32,9 @@ pub(crate) struct NewKeyspace<'a> {
 }
 
 impl<'a> NewKeyspace<'a> {
-    /// Decides what is created, as the `nth` of one record, and has older versions refuse it.
-    pub fn plan(
-        shared: &Core,
-        nth: u32,
-        name: &'a str,
-        options: &'a KeyspaceOptions,
-    ) -> Result<Self> {
-        let id = KeyspaceId(shared.manifest.state().next_keyspace.0.saturating_add(nth));
+    /// Decides what is created, and has older versions refuse it.
+    pub fn plan(shared: &Core, name: &'a str, options: &'a KeyspaceOptions) -> Result<Self> {
+        let id = shared.manifest.state().next_keyspace;
         let new = Self {
             id,
             name,
@@ -93,8 +90,28 @@ impl<'a> NewKeyspace<'a> {
         if let Some(operator) = self.operator {
             tree.set_operator(operator.of(self.name));
         }
+        shared.times.get().into_iter().for_each(|times| times.connect(&tree));
         Arc::new(Slot::new(self.id, self.name.to_owned(), tree, self.history))
     }
+}
+
+/// Creates the keyspace of times, if there is none.
+pub(crate) fn ensure_times(
+    shared: &Core,
+    registry: &mut BTreeMap<String, Arc<Slot>>,
+) -> Result<()> {
+    if shared.times.get().is_some() {
+        return Ok(());
+    }
+    let options = KeyspaceOptions::default().history(History::All);
+    let new = NewKeyspace::plan(shared, times::NAME, &options)?;
+    shared.log.sync_to(shared.log.last_seq())?;
+    shared.commit_edits(&new.edits())?;
+    let slot = new.open(shared);
+    registry.insert(slot.name.clone(), Arc::clone(&slot));
+    // Only here it is set, under the lock of the registry.
+    let _set = shared.times.set(Times::open(slot, shared.snapshots().visible()));
+    Ok(())
 }
 
 /// Older versions are refused before there is anything to refuse them for.

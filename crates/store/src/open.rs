@@ -126,7 +126,13 @@ pub(crate) fn open(
 fn open_times(shared: &Core) {
     let slot = shared.keyspaces.read().get(times::NAME).cloned();
     if let Some(slot) = slot {
-        let _set = shared.times.set(Times::open(slot, shared.snapshots().visible()));
+        let times = Times::open(slot, shared.snapshots().visible());
+        shared
+            .slots()
+            .iter()
+            .filter_map(|slot| slot.tree().ok())
+            .for_each(|tree| times.connect(tree));
+        let _set = shared.times.set(times);
     }
 }
 

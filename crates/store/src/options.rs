@@ -189,9 +189,13 @@ impl KeyspaceOptions {
     }
 
     /// Keeps earlier versions of the keyspace readable: see [`Keyspace::at`](crate::Keyspace::at)
-    /// and [`Keyspace::history`](crate::Keyspace::history). Chosen when the keyspace is created,
-    /// permanently; the option need not be given again. Not together with a merge operator or an
-    /// LSM index, and values have no time to live.
+    /// and [`Keyspace::history`](crate::Keyspace::history). Chosen when the keyspace is created;
+    /// the option need not be given again. For a keyspace that is there,
+    /// [`Keyspace::set_history`](crate::Keyspace::set_history) begins or changes it. Not together
+    /// with a merge operator or an LSM index.
+    ///
+    /// A value with a time to live has expired in a version if its time had run out when that
+    /// version was committed.
     ///
     /// All writes of a batch or transaction become one version.
     ///

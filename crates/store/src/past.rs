@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use esker_format::ids::Seq;
+use esker_substrate::snapshots::At;
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};
 use crate::large::{self, ValueReader};
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
-use crate::read_point::{Pin, ReadPoint, at};
+use crate::read_point::{Pin, ReadPoint};
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::times;
@@ -37,7 +38,7 @@ impl Past {
     /// The version.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.pin.at().seq.0
+        self.pin.version().0
     }
 
     /// The time at which the version was committed: see [`Db::time_of`](crate::Db::time_of).
@@ -47,7 +48,7 @@ impl Past {
     pub fn time(&self) -> Result<Option<SystemTime>> {
         let _open = self.shared.enter()?;
         let Some(times) = self.shared.times.get() else { return Ok(None) };
-        Ok(times.of(self.pin.at().seq)?.and_then(times::system_time))
+        Ok(times.of(self.pin.version())?.and_then(times::system_time))
     }
 
     /// The value that `key` had. Costs what [`Keyspace::get`](crate::Keyspace::get) costs.
@@ -55,7 +56,7 @@ impl Past {
     /// # Errors
     /// Those of [`Keyspace::get`](crate::Keyspace::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        read::get(&self.shared, &self.slot, key.as_ref(), Some(self.pin.at()))
+        read::get(&self.shared, &self.slot, key.as_ref(), Some(self.at()?))
     }
 
     /// Whether `key` had a value.
@@ -63,7 +64,7 @@ impl Past {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        read::contains(&self.shared, &self.slot, key.as_ref(), Some(self.pin.at()))
+        read::contains(&self.shared, &self.slot, key.as_ref(), Some(self.at()?))
     }
 
     /// The value that `key` had, as a stream.
@@ -82,7 +83,7 @@ impl Past {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        read::multi_get(&self.shared, &self.slot, keys, self.pin.at())
+        read::multi_get(&self.shared, &self.slot, keys, self.at()?)
     }
 
     /// The entry with the smallest key.
@@ -131,7 +132,12 @@ impl Past {
     /// # Errors
     /// Those of [`Keyspace::history`](crate::Keyspace::history).
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Changes> {
-        Changes::new(&self.shared, &self.slot, key.as_ref(), self.pin.at().seq)
+        Changes::new(&self.shared, &self.slot, key.as_ref(), self.pin.version())
+    }
+
+    fn at(&self) -> Result<At> {
+        let _open = self.shared.enter()?;
+        self.pin.at(self.shared.times.get())
     }
 
     fn point(&self) -> ReadPoint {
@@ -162,7 +168,7 @@ pub(crate) fn pinned(shared: &Shared, slot: &Arc<Slot>, version: u64) -> Result<
     let newest = shared.snapshots().visible().0;
     oldest_version(slot)?;
     if version <= newest
-        && let Some(pin) = Pin::new(slot, at(Seq(version)))
+        && let Some(pin) = Pin::new(slot, Seq(version))
     {
         return Ok(pin);
     }

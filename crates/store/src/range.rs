@@ -42,8 +42,9 @@ pub struct Range {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
     point: ReadPoint,
-    /// Only keys that were changed after this version, with empty values; a pin keeps it.
-    changed_since: Option<Seq>,
+    /// Only keys that were changed after this version, with empty values; a pin keeps it. With
+    /// `true`, all keys.
+    changed_since: Option<(Seq, bool)>,
     rest: Option<Interval>,
     front: VecDeque<Found>,
     back: VecDeque<Found>,
@@ -207,9 +208,10 @@ impl Range {
         Ok(self)
     }
 
-    /// Only the keys that may have been changed after version `since`, with empty values.
-    pub(crate) fn changed_since(mut self, since: Seq) -> Self {
-        self.changed_since = Some(since);
+    /// Only the keys that may have been changed after version `since`, with empty values; with
+    /// `every` all keys.
+    pub(crate) const fn changed_since(mut self, since: Seq, every: bool) -> Self {
+        self.changed_since = Some((since, every));
         self
     }
 
@@ -276,7 +278,7 @@ impl Range {
     fn read_batch(&self, rest: &Interval, reverse: bool) -> Result<ScanBatch> {
         let _open = self.shared.enter()?;
         let request = ScanRequest {
-            at: self.point.at(),
+            at: self.point.at(self.shared.times.get())?,
             lower: as_slice(&rest.lower),
             upper: as_slice(&rest.upper),
             reverse,
@@ -286,7 +288,7 @@ impl Range {
         };
         let read = |tree: &Index| match self.changed_since {
             None => tree.scan(&request),
-            Some(since) => tree.changed_keys(&request, since),
+            Some((since, every)) => tree.changed_keys(&request, since, every),
         };
         Ok(self.slot.read(read)??)
     }
@@ -377,7 +379,7 @@ impl fmt::Debug for Range {
         // Entries are left out: values do not belong in logs.
         f.debug_struct("Range")
             .field("keyspace", &self.slot.name)
-            .field("snapshot", &self.point.at().seq)
+            .field("snapshot", &self.point.seq())
             .field("finished", &self.rest.is_none())
             .finish_non_exhaustive()
     }

@@ -1,12 +1,13 @@
 //! The moment as of which a reader reads, and what keeps its versions.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use esker_format::ids::{Moment, Seq};
 use esker_substrate::snapshots::{At, SnapshotGuard};
 
 use crate::error::Result;
 use crate::slot::Slot;
+use crate::times::Times;
 
 /// A moment whose versions stay while this is kept.
 #[derive(Clone, Debug)]
@@ -21,45 +22,69 @@ pub(crate) enum ReadPoint {
 #[derive(Debug)]
 pub(crate) struct Pin {
     slot: Arc<Slot>,
-    at: At,
-}
-
-/// What a reader as of a version sees: values in it have no time to live.
-pub(crate) const fn at(version: Seq) -> At {
-    At { seq: version, now: Moment(0) }
+    version: Seq,
+    /// Its time, once it was needed: as of then values have expired, or have not.
+    time: OnceLock<Moment>,
 }
 
 impl Pin {
+    fn of_pinned(slot: &Arc<Slot>, version: Seq) -> Arc<Self> {
+        Arc::new(Self { slot: Arc::clone(slot), version, time: OnceLock::new() })
+    }
+
     /// That of a version; `None` where it has been given up, or is from before the history.
-    pub fn new(slot: &Arc<Slot>, at: At) -> Option<Arc<Self>> {
-        let is_kept = slot.tree().is_ok_and(|tree| tree.pin_version(at.seq));
-        is_kept.then(|| Arc::new(Self { slot: Arc::clone(slot), at }))
+    pub fn new(slot: &Arc<Slot>, version: Seq) -> Option<Arc<Self>> {
+        let is_kept = slot.tree().is_ok_and(|tree| tree.pin_version(version));
+        is_kept.then(|| Self::of_pinned(slot, version))
     }
 
     /// That of the oldest version that can be read; `None` without history.
     pub fn oldest(slot: &Arc<Slot>) -> Result<Option<Arc<Self>>> {
         let oldest = slot.tree()?.pin_oldest();
-        Ok(oldest.map(at).map(|at| Arc::new(Self { slot: Arc::clone(slot), at })))
+        Ok(oldest.map(|version| Self::of_pinned(slot, version)))
     }
 
-    /// The number and the moment.
-    pub const fn at(&self) -> At {
-        self.at
+    /// The version.
+    pub const fn version(&self) -> Seq {
+        self.version
+    }
+
+    /// The version and its time. A lookup, where values of the keyspace have expiries and none was
+    /// made yet.
+    pub fn at(&self, times: Option<&Times>) -> Result<At> {
+        let now = match self.time.get() {
+            Some(time) => *time,
+            None => {
+                let expires = self.slot.tree()?.history().is_some_and(|history| history.expires);
+                let times = times.filter(|_| expires);
+                let time = times.map_or(Ok(None), |times| times.of(self.version))?;
+                *self.time.get_or_init(|| time.unwrap_or(Moment(0)))
+            }
+        };
+        Ok(At { seq: self.version, now })
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.slot.unpin_version(self.at.seq);
+        self.slot.unpin_version(self.version);
     }
 }
 
 impl ReadPoint {
-    /// The number and the moment.
-    pub fn at(&self) -> At {
+    /// The number.
+    pub fn seq(&self) -> Seq {
         match self {
-            Self::Registered(snapshot) => snapshot.at(),
-            Self::Retained(pin) => pin.at(),
+            Self::Registered(snapshot) => snapshot.at().seq,
+            Self::Retained(pin) => pin.version(),
+        }
+    }
+
+    /// The number and the moment.
+    pub fn at(&self, times: Option<&Times>) -> Result<At> {
+        match self {
+            Self::Registered(snapshot) => Ok(snapshot.at()),
+            Self::Retained(pin) => pin.at(times),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::index_commit::commit_index;
 use crate::shared::Core;
 use crate::slot::Slot;
+use crate::times::is_of_times;
 
 /// Gives up the past indexes of a keyspace that nobody has to read any more. What fails is tried
 /// again when the next flush or merge is done.
@@ -23,12 +24,28 @@ pub(crate) fn drop_past(shared: &Core, slot: &Slot) {
 }
 
 fn try_drop(shared: &Core, slot: &Slot) -> Result<()> {
-    let Some(history) = slot.history else { return Ok(()) };
+    let Some(history) = slot.history() else { return Ok(()) };
     let tree = slot.tree()?;
-    let Some(floor) = floor(shared, tree, history.retention)? else { return Ok(()) };
+    let floor = match is_of_times(slot) {
+        true => Some(oldest_of_all(shared)),
+        false => floor(shared, tree, history.retention)?,
+    };
+    let Some(floor) = floor else { return Ok(()) };
     let values = |until: Seq| values(shared, slot.id, until);
-    tree.drop_past(floor, values, &mut |meta, edits| commit_index(shared, slot.id, meta, edits))?;
+    let commit = &mut |meta: &_, edits: &_| commit_index(shared, slot.id, meta, edits);
+    let has_dropped = tree.drop_past(floor, values, commit)?;
+    if has_dropped && let Some(times) = shared.times.get().filter(|_| !is_of_times(slot)) {
+        times.trim(oldest_of_all(shared))?;
+    }
     Ok(())
+}
+
+/// The first version that a keyspace of users can read.
+fn oldest_of_all(shared: &Core) -> Seq {
+    let slots = shared.slots();
+    let trees = slots.iter().filter(|slot| !is_of_times(slot)).filter_map(|slot| slot.tree().ok());
+    let oldest = trees.filter_map(|tree| tree.oldest_version()).min();
+    oldest.unwrap_or_else(|| shared.snapshots().visible())
 }
 
 /// The first version that has to stay readable, as far as past indexes end there; `None` where all

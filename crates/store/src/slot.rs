@@ -13,6 +13,7 @@ use esker_substrate::sync::Mutex;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use crate::history::kept;
 
 /// One keyspace of an open store.
 pub(crate) struct Slot {
@@ -20,8 +21,8 @@ pub(crate) struct Slot {
     pub name: String,
     /// Longer values are stored as blobs.
     pub inline_bytes_max: AtomicU64,
-    /// The history that the keyspace keeps.
-    pub history: Option<HistoryMeta>,
+    /// The history that the keyspace keeps, as the manifest records it.
+    history: Mutex<Option<HistoryMeta>>,
     tree: Index,
     gone: AtomicBool,
     /// Set exactly when `stopped` holds something; read without the lock on every write.
@@ -79,7 +80,7 @@ impl Slot {
             id,
             name,
             inline_bytes_max: (VALUE_BYTES_MAX as u64).into(),
-            history,
+            history: Mutex::new(history),
             tree,
             gone: false.into(),
             stalled: false.into(),
@@ -87,6 +88,17 @@ impl Slot {
             merged_for_room: 0.into(),
             stalls: 0.into(),
         }
+    }
+
+    /// The history that the keyspace keeps.
+    pub fn history(&self) -> Option<HistoryMeta> {
+        *self.history.lock()
+    }
+
+    /// Begins a history, or changes it: see [`Index::set_history`].
+    pub fn set_history(&self, history: HistoryMeta) {
+        *self.history.lock() = Some(history);
+        self.tree.set_history(kept(&history));
     }
 
     /// The keyspace's index, while there is one.

@@ -390,7 +390,7 @@ fn keyspace(slot: &Slot) -> Option<KeyspaceStats> {
         index: esker_index::kind_in(meta),
         entries_estimate: puts.saturating_sub(tombstones).saturating_add(memtable_entries),
         compression: Compression::of(tree.codec()),
-        history: slot.history.map(|history| History::of(history.retention)),
+        history: slot.history().map(|history| History::of(history.retention)),
         history_from: tree.oldest_version().map(|from| from.0),
         past_indexes: tree.past_indexes().iter().map(|past| PastIndexStats::of(past)).collect(),
         data_bytes: counts().map(|counts| counts.data_bytes()).sum(),

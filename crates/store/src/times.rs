@@ -9,16 +9,19 @@
 //! one has the lock of [`Times`] from before it reads the clock until it is ordered, and a commit
 //! that writes none comes after a moment that is at least its own. Where the clock of a later
 //! opening is behind, no moment is written until it has caught up.
+//!
+//! Times of versions that no keyspace can read any more are removed, and what they leave in the
+//! past of the keyspace of times is given up.
 
 use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use esker_format::action::WriteOp;
+use esker_format::action::{KeyRange, WriteOp};
 use esker_format::data::{Data, Value};
 use esker_format::ids::{Moment, Seq};
-use esker_index::ScanRequest;
+use esker_index::{Index, ScanRequest};
 use esker_substrate::snapshots::{At, Snapshots};
 use esker_substrate::sync::atomic::{AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, MutexGuard};
@@ -40,6 +43,8 @@ pub(crate) struct Times {
     next: AtomicU64,
     /// Held by the commit that writes a moment.
     writing: Mutex<()>,
+    /// The next commit that writes a moment removes the entries with keys below; 0 for none.
+    unneeded: AtomicU64,
 }
 
 /// The entry of a moment that a commit is about to write.
@@ -48,6 +53,8 @@ pub(crate) struct Stamp<'a> {
     slot: &'a Arc<Slot>,
     key: [u8; 8],
     value: [u8; 8],
+    /// Entries before this key are not needed any more.
+    unneeded: Option<[u8; 8]>,
 }
 
 /// Keeps other commits from writing a moment.
@@ -62,7 +69,7 @@ impl Times {
     /// The times that are in `slot`, as of `visible`. Where they cannot be read, the clock alone
     /// keeps moments from falling.
     pub fn open(slot: Arc<Slot>, visible: Seq) -> Self {
-        let times = Self { slot, next: 0.into(), writing: Mutex::new(()) };
+        let times = Self { slot, next: 0.into(), writing: Mutex::new(()), unneeded: 0.into() };
         match times.of(visible) {
             Ok(newest) => newest.into_iter().for_each(|newest| times.note(newest)),
             Err(error) => tracing::warn!(%error, "the newest version's time cannot be read"),
@@ -86,7 +93,12 @@ impl Times {
     ) -> Option<(Stamp<'_>, Writing<'_>)> {
         let keeps_history =
             |write: &Write<'_>| write.slot.tree().is_ok_and(|tree| tree.keeps_history());
-        if !writes.iter().any(keeps_history) || !self.is_due(snapshots.now()) {
+        if writes.iter().any(keeps_history) { self.due_now(snapshots) } else { None }
+    }
+
+    /// The moment that a commit has to write, if it has not been written.
+    pub fn due_now(&self, snapshots: &Snapshots) -> Option<(Stamp<'_>, Writing<'_>)> {
+        if !self.is_due(snapshots.now()) {
             return None;
         }
         let lock = self.writing.lock();
@@ -95,37 +107,38 @@ impl Times {
             return None;
         }
         let (key, value) = (visible.0.to_be_bytes(), now.0.to_be_bytes());
-        let stamp = Stamp { slot: &self.slot, key, value };
+        let unneeded = Some(self.unneeded.swap(0, Ordering::Relaxed)).filter(|key| *key > 0);
+        let unneeded = unneeded.map(u64::to_be_bytes);
+        let stamp = Stamp { slot: &self.slot, key, value, unneeded };
         Some((stamp, Writing { times: self, now, _lock: lock }))
     }
 
     /// The time of a version; `None` before the first one. A lookup.
     pub fn of(&self, version: Seq) -> Result<Option<Moment>> {
-        let upper = version.0.to_be_bytes();
-        let request = ScanRequest {
-            at: At { seq: version, now: Moment(0) },
-            lower: Bound::Unbounded,
-            upper: Bound::Included(&upper),
-            reverse: true,
-            entries_max: 1,
-            bytes_max: usize::MAX,
-            skip_damaged: false,
-        };
-        let batch = self.slot.read(|tree| tree.scan(&request))??;
-        let Some((_, value)) = batch.entries.into_iter().next() else { return Ok(None) };
-        let moment = match value {
-            Value::Inline(value) => value.try_into().map(u64::from_be_bytes).ok(),
-            Value::Blob(_) | Value::Operand(_) => None,
-        };
-        let foreign = || Error::invalid(format!("keyspace {NAME} has an entry that is no time"));
-        moment.map(Moment).map(Some).ok_or_else(foreign)
+        time_of(&self.slot, version)
+    }
+
+    /// No version below `oldest` can be read any more: what only those need is removed by the next
+    /// commit that writes a moment. A lookup.
+    pub fn trim(&self, oldest: Seq) -> Result<()> {
+        if let Some((key, _)) = entry_of(&self.slot, oldest)? {
+            self.unneeded.fetch_max(key, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Has the merges of an index learn the times of versions.
+    pub fn connect(&self, tree: &Index) {
+        let slot = Arc::clone(&self.slot);
+        tree.set_times(Arc::new(move |version| time_of(&slot, version).ok().flatten()));
     }
 
     /// The last version up to `visible` that was committed at `moment` or before. As many lookups
     /// as a version has bits, at most.
     pub fn version(&self, moment: Moment, visible: Seq) -> Result<Seq> {
-        // Versions up to `low` are early enough, and those from `high` on are not.
-        let (mut low, mut high) = (0, visible.0.saturating_add(1));
+        // Versions up to `low` are early enough, or given up, and those from `high` on are not.
+        let (mut low, mut high) = (oldest(&self.slot)?.0, visible.0.saturating_add(1));
+        low = low.saturating_sub(1);
         while low + 1 < high {
             let middle = low + (high - low) / 2;
             match self.of(Seq(middle))?.is_none_or(|time| time <= moment) {
@@ -137,14 +150,55 @@ impl Times {
     }
 }
 
+/// The time of a version, as the keyspace of times in `slot` has it; `None` before the first one.
+fn time_of(slot: &Slot, version: Seq) -> Result<Option<Moment>> {
+    Ok(entry_of(slot, version)?.map(|(_, moment)| moment))
+}
+
+/// The first version that has a time, or had no moment before it.
+fn oldest(slot: &Slot) -> Result<Seq> {
+    Ok(slot.tree()?.oldest_version().unwrap_or_default())
+}
+
+/// The entry that has the time of a version; `None` where there is none, or not any more.
+fn entry_of(slot: &Slot, version: Seq) -> Result<Option<(u64, Moment)>> {
+    if version < oldest(slot)? {
+        return Ok(None);
+    }
+    let upper = version.0.to_be_bytes();
+    let request = ScanRequest {
+        at: At { seq: version, now: Moment(0) },
+        lower: Bound::Unbounded,
+        upper: Bound::Included(&upper),
+        reverse: true,
+        entries_max: 1,
+        bytes_max: usize::MAX,
+        skip_damaged: false,
+    };
+    let batch = slot.read(|tree| tree.scan(&request))??;
+    let Some((key, value)) = batch.entries.into_iter().next() else { return Ok(None) };
+    let number = |bytes: Vec<u8>| bytes.try_into().map(u64::from_be_bytes).ok();
+    let moment = match value {
+        Value::Inline(value) => number(value),
+        Value::Blob(_) | Value::Operand(_) => None,
+    };
+    let entry = number(key).zip(moment.map(Moment));
+    let foreign = || Error::invalid(format!("keyspace {NAME} has an entry that is no time"));
+    entry.map(Some).ok_or_else(foreign)
+}
+
 impl Stamp<'_> {
     /// The writes of a commit with that of the moment.
     pub fn with<'a>(&'a self, writes: &[Write<'a>]) -> Cow<'a, [Write<'a>]> {
         let slot = self.slot;
         let place = writes.partition_point(|write| write.slot.id < slot.id);
         let (before, behind) = writes.split_at_checked(place).unwrap_or((writes, &[]));
-        let action = WriteOp::Point(&self.key, Data::Put(&self.value));
-        Cow::Owned([before, &[Write { slot, action }], behind].concat())
+        let unneeded = self.unneeded.as_ref().map(|end| KeyRange { begin: &[], end: Some(end) });
+        let removal = unneeded.map(WriteOp::DeleteRange);
+        let put = WriteOp::Point(&self.key, Data::Put(&self.value));
+        let own: Vec<_> =
+            removal.into_iter().chain([put]).map(|action| Write { slot, action }).collect();
+        Cow::Owned([before, &own, behind].concat())
     }
 }
 

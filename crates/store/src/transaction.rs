@@ -259,7 +259,7 @@ impl Transaction {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         self.must_be_open(keyspace)?;
         let slot = &keyspace.slot;
-        write::validate(slot, &WriteOp::Point(key, Data::Operand(operand)))?;
+        write::validate(self.shared(), slot, &WriteOp::Point(key, Data::Operand(operand)))?;
         let merged = merge::onto(slot, key, self.writes.get(slot.id, key), operand)?;
         let (data, operand) = merged.parts();
         self.must_have_room(&self.reads.lock(), Writes::cost(key, &data, operand))?;
@@ -414,7 +414,7 @@ impl Transaction {
 
     fn write(&mut self, keyspace: &Keyspace, key: &[u8], data: Data<'_>) -> Result<()> {
         self.must_be_open(keyspace)?;
-        write::validate(&keyspace.slot, &WriteOp::Point(key, data))?;
+        write::validate(self.shared(), &keyspace.slot, &WriteOp::Point(key, data))?;
         self.must_have_room(&self.reads.lock(), Writes::cost(key, &data, None))?;
         self.writes.put(&keyspace.slot, key, data, None);
         Ok(())

@@ -32,6 +32,7 @@ use crate::limits::validate_key;
 use crate::maintenance;
 use crate::operands::{self, Deep};
 use crate::options::Durability;
+use crate::record_history::allow_expiry;
 use crate::removal;
 use crate::room;
 use crate::shared::Core;
@@ -74,16 +75,14 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Fails for a key or value that the keyspace cannot hold.
-pub(crate) fn validate(slot: &Slot, action: &WriteOp<'_>) -> Result<()> {
+/// Fails for a key or value that the keyspace cannot hold. The first value with an expiry in a
+/// keyspace with history is announced by a record.
+pub(crate) fn validate(shared: &Core, slot: &Slot, action: &WriteOp<'_>) -> Result<()> {
     // Bounds of ranges were made to fit.
     let WriteOp::Point(key, data) = action else { return Ok(()) };
     validate_key(key)?;
-    if data.until().is_some() && slot.tree()?.keeps_history() {
-        let name = &slot.name;
-        return Err(Error::invalid(format!(
-            "keyspace {name} keeps history, and values in it have no time to live"
-        )));
+    if data.until().is_some() && slot.tree()?.history().is_some_and(|history| !history.expires) {
+        allow_expiry(shared, slot)?;
     }
     if let Data::Operand(operand) = data {
         return operands::validate(slot, operand);
@@ -110,6 +109,15 @@ pub(crate) fn expiry(shared: &Core, ttl: Duration) -> Result<Moment> {
     until.map(Moment).ok_or_else(|| {
         Error::invalid("a time to live must end before the clock does, in 584 million years")
     })
+}
+
+/// Writes the present moment, unless one as late has been written.
+pub(crate) fn commit_moment(shared: &Core) -> Result<()> {
+    let due = shared.times.get().and_then(|times| times.due_now(shared.snapshots()));
+    let Some((stamp, writing)) = due else { return Ok(()) };
+    order(shared, &stamp.with(&[]), &Always)?;
+    writing.end();
+    Ok(())
 }
 
 /// Applies `writes`, which are valid and ascend by keyspace id: for each keyspace first range

@@ -7,20 +7,20 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 use std::sync::Arc;
+use std::time::Duration;
 
-use common::{Model, assert_sound, back_up, copy, restored, small, threaded};
-use esker::{Compression, Db, History, KeyChanges, Keyspace, KeyspaceOptions, KeyspaceStats};
+use common::{Model, assert_sound, back_up, copy, restored, small};
+use esker::{
+    Compression, Db, History, KeyChanges, Keyspace, KeyspaceOptions, KeyspaceStats, SimRuntime,
+};
 use esker_device::memory::MemoryDevice;
 use esker_harness::counts::{Counts, budget};
 use esker_harness::random::Random;
 use esker_substrate::planted::{self, Bug};
+use esker_substrate::runtime::Runtime;
 
 fn options() -> KeyspaceOptions {
     KeyspaceOptions::default().memtable_bytes(Some(2 << 10)).history(History::All)
-}
-
-fn with_history(db: &Db) -> Keyspace {
-    db.keyspace("past", options()).unwrap()
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -31,11 +31,35 @@ fn key(number: u64) -> Vec<u8> {
 #[derive(Default)]
 struct Versions {
     states: BTreeMap<u64, Model>,
+    /// The same with the values that had expired.
+    with_expired: BTreeMap<u64, Model>,
+    /// When the values of the newest state expire, in milliseconds.
+    expiries: BTreeMap<Vec<u8>, u64>,
+    /// Removals of values that had expired.
+    of_expired: BTreeSet<(u64, Vec<u8>)>,
 }
 
 impl Versions {
     fn newest(&self) -> Model {
-        self.states.values().next_back().cloned().unwrap_or_default()
+        self.with_expired.values().next_back().cloned().unwrap_or_default()
+    }
+
+    /// The keys whose values have expired by `now`.
+    fn expired(&self, now: u64) -> Vec<Vec<u8>> {
+        let expired = self.expiries.iter().filter(|(_, until)| **until <= now);
+        expired.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// A commit was made at millisecond `now`, when `expired` had expired.
+    fn push(&mut self, version: u64, state: Model, now: u64, expired: Vec<Vec<u8>>) {
+        let removed = expired.into_iter().filter(|key| !state.contains_key(key));
+        self.of_expired.extend(removed.map(|key| (version, key)));
+        self.expiries.retain(|key, _| state.contains_key(key));
+        let lives = |key: &Vec<u8>| self.expiries.get(key).is_none_or(|until| *until > now);
+        let living = state.iter().filter(|(key, _)| lives(key));
+        let living = living.map(|(key, value)| (key.clone(), value.clone())).collect();
+        self.states.insert(version, living);
+        self.with_expired.insert(version, state);
     }
 
     /// The state at a number: that of the last commit up to it.
@@ -45,18 +69,21 @@ impl Versions {
 
     /// All keys that there were, in order.
     fn keys(&self) -> Vec<Vec<u8>> {
-        let keys: BTreeSet<_> = self.states.values().flat_map(Model::keys).collect();
+        let keys: BTreeSet<_> = self.with_expired.values().flat_map(Model::keys).collect();
         keys.into_iter().cloned().collect()
     }
 
     /// The changes of a key, newest first.
     fn changes(&self, key: &[u8], writes: &Writes) -> Vec<(u64, Option<Vec<u8>>)> {
         let mut changes = Vec::new();
-        let mut before = None;
-        for (version, state) in &self.states {
+        let mut states = self.with_expired.iter();
+        let mut before = states.next().and_then(|(_, state)| state.get(key));
+        for (version, state) in states {
             let now = state.get(key);
             let is_written = writes.get(version).is_some_and(|keys| keys.contains(&key.to_vec()));
-            if (now.is_some() && is_written) || now.is_some() != before.is_some() {
+            let is_of_expired = self.of_expired.contains(&(*version, key.to_vec()));
+            let is_change = now.is_some() != before.is_some() && !is_of_expired;
+            if (now.is_some() && is_written) || is_change {
                 changes.push((*version, now.cloned()));
             }
             before = now;
@@ -80,27 +107,67 @@ struct Run {
     merge_steps: u32,
     /// So long that copies of what is live take several steps.
     has_long_values: bool,
+    clock: Arc<SimRuntime>,
+    has_expiries: bool,
 }
 
 impl Run {
     fn new(seed: u64) -> Self {
         let (device, random) = (MemoryDevice::new(), Random::new(seed));
         let merge_steps = [0, 1, 3][seed as usize % 3];
-        let db = small(&device).inline_merges(merge_steps).open().unwrap();
+        let clock = Arc::new(SimRuntime::new(1));
+        clock.set_unix_time(Duration::from_secs(1));
+        let builder = small(&device).inline_merges(merge_steps);
+        let db = builder.runtime(Arc::clone(&clock) as _).open().unwrap();
         let codec = Compression::ALL[seed as usize % 3];
         let inline_bytes_max = if seed.is_multiple_of(4) { 40 } else { 1 << 10 };
         // Numbers of other commits come before the first one.
         let other = db.keyspace("other", KeyspaceOptions::default()).unwrap();
         other.insert("a", "b").unwrap();
         let share = [0.5, 0.2, 0.8, 0.35, 1.0][seed as usize % 5];
-        let options = options().compression(codec).inline_bytes_max(inline_bytes_max);
-        let options = options.history_share(share);
+        let begins_later = seed % 4 == 3;
+        let options = match begins_later {
+            true => KeyspaceOptions::default().memtable_bytes(Some(2 << 10)),
+            false => options().history_share(share),
+        };
+        let options = options.compression(codec).inline_bytes_max(inline_bytes_max);
         let keyspace = db.keyspace("past", options).unwrap();
-        let mut versions = Versions::default();
-        versions.states.insert(db.version(), Model::new());
-        let writes = Writes::new();
-        let has_long_values = !seed.is_multiple_of(3);
-        Self { device, db, keyspace, other, versions, writes, random, merge_steps, has_long_values }
+        let mut run = Self {
+            device,
+            db,
+            keyspace,
+            other,
+            versions: Versions::default(),
+            writes: Writes::new(),
+            random,
+            merge_steps,
+            has_long_values: !seed.is_multiple_of(3),
+            clock,
+            has_expiries: seed % 3 != 1,
+        };
+        run.versions.push(run.db.version(), Model::new(), 0, Vec::new());
+        if begins_later {
+            run.begin_later();
+        }
+        run
+    }
+
+    /// Writes without history, and begins one then.
+    fn begin_later(&mut self) {
+        for _ in 0..self.random.below(60) {
+            self.commit();
+        }
+        self.keyspace.set_history(History::All).unwrap();
+        let state = self.versions.newest();
+        self.versions.states.clear();
+        self.versions.with_expired.clear();
+        self.writes.clear();
+        self.versions.push(self.db.version(), state, self.now(), Vec::new());
+    }
+
+    /// Milliseconds.
+    fn now(&self) -> u64 {
+        self.clock.unix_time().as_millis() as u64
     }
 
     fn value(&self) -> Vec<u8> {
@@ -110,7 +177,9 @@ impl Run {
 
     /// One commit of some puts, removals and removed ranges, in one of three ways.
     fn commit(&mut self) {
+        self.clock.advance(Duration::from_millis(self.random.below(4)));
         let mut state = self.versions.newest();
+        let expired = self.versions.expired(self.now());
         let mut put = BTreeMap::new();
         let calls = 1 + self.random.below(if self.random.percent(5) { 60 } else { 4 });
         let mut batch = self.db.batch();
@@ -121,8 +190,17 @@ impl Run {
             let end = super_key(&key, self.random.below(12));
             match self.random.below(20) {
                 0..13 => {
-                    batch.insert(&self.keyspace, &key, &value);
-                    transaction.insert(&self.keyspace, &key, &value).unwrap();
+                    self.versions.expiries.remove(&key);
+                    if self.has_expiries && self.random.percent(30) {
+                        let ttl = Duration::from_millis(1 + self.random.below(150));
+                        let until = self.now() + ttl.as_millis() as u64;
+                        self.versions.expiries.insert(key.clone(), until);
+                        batch.insert_with_ttl(&self.keyspace, &key, &value, ttl);
+                        transaction.insert_with_ttl(&self.keyspace, &key, &value, ttl).unwrap();
+                    } else {
+                        batch.insert(&self.keyspace, &key, &value);
+                        transaction.insert(&self.keyspace, &key, &value).unwrap();
+                    }
                     state.insert(key.clone(), value);
                     put.insert(key, ());
                 }
@@ -150,7 +228,7 @@ impl Run {
         if by_batch { batch.commit() } else { transaction.commit() }.unwrap();
         // Without a write there is no new version.
         let version = self.db.version();
-        self.versions.states.insert(version, state);
+        self.versions.push(version, state, self.now(), expired);
         self.writes.entry(version).or_insert_with(|| put.into_keys().collect());
     }
 
@@ -161,7 +239,8 @@ impl Run {
             // What a process leaves that is killed.
             self.device = copy(&self.device);
         }
-        self.db = small(&self.device).inline_merges(self.merge_steps).open().unwrap();
+        let builder = small(&self.device).inline_merges(self.merge_steps);
+        self.db = builder.runtime(Arc::clone(&self.clock) as _).open().unwrap();
         self.keyspace = self.db.open_keyspace("past").unwrap().unwrap();
         self.other = self.db.open_keyspace("other").unwrap().unwrap();
         assert_eq!(self.db.version(), *self.versions.states.keys().next_back().unwrap());
@@ -323,7 +402,9 @@ fn every_version_stays_as_it_was() {
 /// What the same runs would show of bugs in splits.
 #[test]
 fn every_version_would_show_what_splits_get_wrong() {
-    for bug in [Bug::SplitReadsNewSide, Bug::SplitResetsNumbers, Bug::ChangesOfNow] {
+    for bug in
+        [Bug::SplitReadsNewSide, Bug::SplitResetsNumbers, Bug::SplitExpiresNow, Bug::ChangesOfNow]
+    {
         let is_found = |seed: u64| {
             let life = || {
                 let mut run = Run::new(seed);
@@ -332,249 +413,6 @@ fn every_version_would_show_what_splits_get_wrong() {
             };
             catch_unwind(|| planted::with(bug, life)).is_err()
         };
-        assert!((0..12).any(is_found), "{bug:?}");
+        assert!((0..60).any(is_found), "{bug:?}");
     }
-}
-
-/// Whatever merge is under way, or due: a gathered level, a split.
-#[test]
-fn compaction_merges_everything() {
-    let device = MemoryDevice::new();
-    let db = small(&device).inline_merges(1).open().unwrap();
-    let keyspace = db.keyspace("past", options().memtable_bytes(Some(4 << 10))).unwrap();
-    let random = Random::new(1);
-    let stats = |db: &Db| {
-        let stats = db.stats().unwrap();
-        stats.keyspaces.into_iter().find(|keyspace| keyspace.name == "past").unwrap()
-    };
-    for round in 0..3_000 {
-        keyspace.insert(format!("{:04}", random.below(400)), random.bytes(60)).unwrap();
-        if round % 3 == 0 && stats(&db).memtable_entries > 0 {
-            let again = small(&copy(&device)).inline_merges(1).open().unwrap();
-            again.compact().unwrap();
-            let compact = stats(&again);
-            assert_eq!((compact.sorted_runs, compact.memtable_entries), (0, 0), "{round}");
-        }
-    }
-}
-
-/// Inside a batch there is nothing: every number of its operations but the last shows the state
-/// before it, now and after replay.
-#[test]
-fn a_batch_is_one_version() {
-    let device = MemoryDevice::new();
-    let db = small(&device).open().unwrap();
-    let keyspace = with_history(&db);
-    keyspace.insert("050", "before").unwrap();
-    let before = db.version();
-    let mut batch = db.batch();
-    batch.remove_range(&keyspace, "050".."060");
-    for number in 0..100 {
-        batch.insert(&keyspace, key(number), "within");
-    }
-    let version = batch.commit().unwrap();
-    assert!(version >= before + 60);
-    let look = |keyspace: &Keyspace| {
-        for number in before..version {
-            let past = keyspace.at(number).unwrap();
-            assert_eq!(past.iter().unwrap().count(), 1, "{number}");
-            assert_eq!(past.get("050").unwrap().as_deref(), Some(&b"before"[..]));
-        }
-        let past = keyspace.at(version).unwrap();
-        assert!(past.iter().unwrap().all(|entry| entry.unwrap().1 == b"within"));
-    };
-    look(&keyspace);
-    let killed = copy(&device);
-    let again = small(&killed).open().unwrap();
-    look(&again.open_keyspace("past").unwrap().unwrap());
-    db.compact().unwrap();
-    look(&keyspace);
-}
-
-/// A batch that is larger than the memory of the store that opens it is replayed whole.
-#[test]
-fn a_large_batch_is_replayed_as_one_version() {
-    let device = MemoryDevice::new();
-    let db = threaded(&device).memory_budget(16 << 20).open().unwrap();
-    let keyspace = db.keyspace("past", KeyspaceOptions::default().history(History::All)).unwrap();
-    let mut batch = db.batch();
-    for number in 0..4000_u32 {
-        batch.insert(&keyspace, number.to_be_bytes(), vec![7; 300]);
-    }
-    let version = batch.commit().unwrap();
-    let killed = copy(&device);
-    for _ in 0..2 {
-        let again = small(&copy(&killed)).open().unwrap();
-        let keyspace = again.open_keyspace("past").unwrap().unwrap();
-        assert_eq!(keyspace.at(version - 1).unwrap().iter().unwrap().count(), 0);
-        assert_eq!(keyspace.at(version).unwrap().iter().unwrap().count(), 4000);
-        assert_eq!(keyspace.iter().unwrap().count(), 4000);
-        assert_sound(&again);
-    }
-}
-
-/// Deletes and versions of a key, many times: nothing is merged in vain, for ever.
-#[test]
-fn compaction_ends_although_nothing_may_go() {
-    let device = MemoryDevice::new();
-    let db = small(&device).open().unwrap();
-    let keyspace = with_history(&db);
-    for round in 0..40 {
-        for number in 0..30 {
-            keyspace.insert(key(number), [round; 40]).unwrap();
-            keyspace.remove(key(number)).unwrap();
-        }
-        keyspace.remove_range("0".."9").unwrap();
-    }
-    db.compact().unwrap();
-    let merges = || {
-        let keyspaces = db.stats().unwrap().keyspaces;
-        keyspaces.iter().map(|keyspace| keyspace.merges).sum::<u64>()
-    };
-    let before = merges();
-    db.compact().unwrap();
-    assert_eq!(merges(), before, "there is nothing to merge");
-    assert_eq!(keyspace.iter().unwrap().count(), 0);
-    let changes = keyspace.history(key(3)).unwrap().map(Result::unwrap);
-    let changes: Vec<_> = changes.map(|change| change.value.is_some()).collect();
-    assert_eq!(changes, [false, true].repeat(40));
-}
-
-/// Thousands of range tombstones become tombstones of keys: none is refused.
-#[test]
-fn range_tombstones_are_retired_and_stay_in_the_past() {
-    let device = MemoryDevice::new();
-    let db = small(&device).open().unwrap();
-    let keyspace = with_history(&db);
-    let mut versions = Vec::new();
-    for round in 0..5000_u64 {
-        let number = round % 90;
-        keyspace.insert(format!("{number:03}"), round.to_be_bytes()).unwrap();
-        versions.push(db.version());
-        keyspace.remove_range(format!("{number:03}")..format!("{:03}", number + 1)).unwrap();
-    }
-    assert_eq!(keyspace.iter().unwrap().count(), 0);
-    for (round, version) in versions.iter().enumerate().step_by(7) {
-        let past = keyspace.at(*version).unwrap();
-        let entries: Vec<_> = past.iter().unwrap().map(Result::unwrap).collect();
-        assert_eq!(entries.len(), 1, "round {round}");
-        assert_eq!(entries[0].1, (round as u64).to_be_bytes());
-    }
-    assert_eq!(keyspace.history("007").unwrap().count(), 2 * 5000_usize.div_ceil(90));
-    assert_sound(&db);
-}
-
-/// Each version is found whole.
-#[test]
-fn readers_of_the_past_run_concurrently_with_writers_and_merges() {
-    let device = MemoryDevice::new();
-    let db = threaded(&device).open().unwrap();
-    let keyspace = with_history(&db);
-    let write = |writer: u64| {
-        for round in 0..200_u64 {
-            let mut batch = db.batch();
-            for number in 0..10 {
-                batch.insert(&keyspace, [b'a' + writer as u8, number], round.to_be_bytes());
-            }
-            let version = batch.commit().unwrap();
-            let past = keyspace.at(version).unwrap();
-            let own = past.prefix([b'a' + writer as u8]).unwrap().map(Result::unwrap);
-            assert!(own.map(|(_, value)| value).eq((0..10).map(|_| round.to_be_bytes().to_vec())));
-        }
-    };
-    let read = |seed: u64| {
-        let random = Random::new(seed);
-        let oldest = 1 + db.version();
-        for _ in 0..300 {
-            let version = oldest + random.below(db.version() - oldest.min(db.version()) + 1);
-            let Ok(past) = keyspace.at(version) else { continue };
-            for writer in *b"abc" {
-                let entries = past.prefix([writer]).unwrap().map(Result::unwrap);
-                let values: Vec<_> = entries.map(|(_, value)| value).collect();
-                assert!(values.len() == 10 || values.is_empty(), "{version}: {}", values.len());
-                assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{version}");
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for n in 0..3 {
-            let write = &write;
-            scope.spawn(move || write(n));
-        }
-        for n in 0..2 {
-            let read = &read;
-            scope.spawn(move || read(n));
-        }
-    });
-    assert_eq!(keyspace.history([b'b', 3]).unwrap().count(), 200);
-    assert_sound(&db);
-}
-
-/// Of several tombstones in a row one is kept, and range tombstones are retired although a snapshot
-/// is held.
-#[test]
-fn removals_of_what_is_removed_take_no_space() {
-    let device = MemoryDevice::new();
-    let db = small(&device).open().unwrap();
-    let keyspace = with_history(&db);
-    for number in 0..100 {
-        keyspace.insert(key(number), "value").unwrap();
-    }
-    let full = db.version();
-    let snapshot = db.snapshot().unwrap();
-    for number in 0..6000 {
-        keyspace.remove_range::<&[u8]>(..).unwrap();
-        keyspace.remove(key(number % 100)).unwrap();
-    }
-    db.compact().unwrap();
-    let stats = db.stats().unwrap().keyspaces;
-    let entries = stats.iter().find(|stats| stats.name == "past").unwrap().entries_estimate;
-    assert!(entries <= 200, "{entries}");
-    assert_eq!(snapshot.iter(&keyspace).unwrap().count(), 100);
-    assert_eq!(keyspace.at(full).unwrap().iter().unwrap().count(), 100);
-    assert_eq!(keyspace.at(full + 1).unwrap().iter().unwrap().count(), 0);
-    let changes: Vec<_> = keyspace.history(key(7)).unwrap().map(Result::unwrap).collect();
-    assert_eq!(changes.len(), 2);
-    assert_eq!(changes[0].version, full + 1);
-    assert_sound(&db);
-}
-
-/// Ranges and the keys that begin them, in the memtable of a merge that a kill interrupts: every
-/// version is there when it is resumed, and it can be.
-#[test]
-fn a_merge_that_is_resumed_finds_what_was_removed_and_written() {
-    let (mut kills, device) = (0, MemoryDevice::new());
-    let open = |device: &MemoryDevice| {
-        Db::builder_on(Arc::new(device.clone())).memory_budget(8 << 20).inline_merges(1).open()
-    };
-    let db = open(&device).unwrap();
-    let options = KeyspaceOptions::default().memtable_bytes(Some(32 << 10));
-    let keyspace = db.keyspace("past", options.history(History::All)).unwrap();
-    for number in 0..1500_u32 {
-        let key = (number * 7 % 1501 * 2 + 1).to_be_bytes();
-        let begin = (number * 7 % 1501 * 2 + number % 2).to_be_bytes();
-        let mut batch = db.batch();
-        batch.remove_range(&keyspace, &begin[..]..=&key[..]);
-        // Two in three begin with the key that is written, or one that is not.
-        if number % 3 > 0 {
-            batch.insert(&keyspace, key, [7; 40]);
-        }
-        let version = batch.commit().unwrap();
-        let stats = db.stats().unwrap().keyspaces;
-        if kills < 80 && stats.iter().any(|stats| stats.merge.is_some()) {
-            kills += 1;
-            let killed = open(&copy(&device)).unwrap();
-            let found = killed.open_keyspace("past").unwrap().unwrap();
-            let expected: Model = keyspace.iter().unwrap().map(Result::unwrap).collect();
-            for compacts in [false, true] {
-                if compacts {
-                    killed.compact().unwrap();
-                }
-                let past = found.at(version).unwrap();
-                assert!(past.iter().unwrap().map(Result::unwrap).eq(expected.clone()), "{number}");
-                assert_sound(&killed);
-            }
-        }
-    }
-    assert!(kills > 20, "{kills}");
 }

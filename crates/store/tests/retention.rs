@@ -258,6 +258,85 @@ fn space_is_used_again() {
     assert_sound(&db);
 }
 
+/// Values that have expired are left behind by splits, and go with what is given up.
+#[test]
+fn space_of_what_expires_is_used_again() {
+    let (device, runtime) = (MemoryDevice::new(), Arc::new(SimRuntime::new(1)));
+    runtime.set_unix_time(Duration::from_secs(1_000));
+    let db = small(&device).runtime(Arc::clone(&runtime) as _).open().unwrap();
+    let history = History::For(Duration::from_secs(60));
+    let sessions = db.keyspace("past", options(history)).unwrap();
+    let random = Random::new(7);
+    let mut used = Vec::new();
+    for round in 0..12_000_u64 {
+        runtime.advance(Duration::from_millis(100));
+        let (key, ttl) = (round.wrapping_mul(0x9e37_79b9_7f4a_7c15), Duration::from_secs(30));
+        sessions.insert_with_ttl(key.to_be_bytes(), random.bytes(90), ttl).unwrap();
+        if round % 2_000 == 1_999 {
+            let space = db.stats().unwrap().space;
+            used.push(space.data_file_bytes - space.free_bytes);
+            let past = sessions.at_time(ago(&runtime, 60)).unwrap();
+            assert_eq!(past.iter().unwrap().count(), 300, "half a minute's");
+        }
+    }
+    let (first, last) = (used[1], used[5]);
+    assert!(last < first * 2, "{used:?}");
+    assert_sound(&db);
+}
+
+/// A history begins in a keyspace that is there, and is made longer and shorter.
+#[test]
+fn a_history_begins_and_changes() {
+    let device = MemoryDevice::new();
+    let db = small(&device).open().unwrap();
+    let plain = KeyspaceOptions::default().memtable_bytes(Some(2 << 10));
+    let keyspace = db.keyspace("past", plain.clone()).unwrap();
+    let random = Random::new(3);
+    let write = |keyspace: &Keyspace| {
+        for _ in 0..400 {
+            keyspace.insert([random.below(40) as u8], random.bytes(60)).unwrap();
+        }
+    };
+    write(&keyspace);
+    let before = db.version();
+    keyspace.set_history(History::All).unwrap();
+    let begun = db.version();
+    assert!(refused(&keyspace.at(before - 1).unwrap_err()));
+    let state = contents(&keyspace.at(begun).unwrap());
+    write(&keyspace);
+    drop((keyspace, db));
+    let db = small(&device).open().unwrap();
+    let keyspace = db.keyspace("past", plain.clone().history(History::All)).unwrap();
+    assert_eq!(contents(&keyspace.at(begun).unwrap()), state);
+    assert_eq!(oldest(&db), begun);
+    keyspace.set_history(History::Newest(1)).unwrap();
+    write(&keyspace);
+    assert!(refused(&keyspace.at(begun).unwrap_err()));
+    keyspace.set_history(History::All).unwrap();
+    let kept = oldest(&db);
+    write(&keyspace);
+    assert_eq!(oldest(&db), kept);
+    assert!(db.keyspace("past", plain.history(History::Newest(1))).is_err());
+    assert_sound(&db);
+
+    let refused = |options: KeyspaceOptions, history| {
+        let keyspace = db.keyspace("refused", options).unwrap();
+        let error = keyspace.set_history(history).unwrap_err().to_string();
+        db.drop_keyspace("refused").unwrap();
+        error
+    };
+    assert!(refused(plain_with_operator(), History::All).contains("no merge operator"));
+    let lsm = KeyspaceOptions::default().index(esker::IndexKind::Lsm);
+    assert!(refused(lsm, History::All).contains("kind fdtree"));
+    assert!(refused(KeyspaceOptions::default(), History::Newest(0)).contains("1 version"));
+    let never = KeyspaceOptions::default().history(History::All).history_share(1.0);
+    assert!(refused(never, History::Newest(5)).contains("kept for ever"));
+}
+
+fn plain_with_operator() -> KeyspaceOptions {
+    KeyspaceOptions::default().merge(esker::Merge::Add)
+}
+
 /// The time on the store's clock, this number of seconds ago.
 fn ago(runtime: &SimRuntime, seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + runtime.unix_time() - Duration::from_secs(seconds)

@@ -165,6 +165,8 @@ pub enum Bug {
     NamesNotPinned,
     /// The changes between two versions are looked for in the index of now alone.
     ChangesOfNow,
+    /// A split leaves what has expired by now, and not by the version that it begins with.
+    SplitExpiresNow,
 }
 
 impl Bug {

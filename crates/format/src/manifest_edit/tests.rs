@@ -73,10 +73,11 @@ fn past() -> impl Strategy<Value = PastIndex> {
 }
 
 fn history() -> impl Strategy<Value = HistoryMeta> {
-    (1..=MILLIONTHS, any::<u64>()).prop_map(|(share_millionths, from)| HistoryMeta {
+    (1..=MILLIONTHS, any::<u64>(), any::<bool>()).prop_map(|(share, from, expires)| HistoryMeta {
         retention: Retention::All,
-        share_millionths,
+        share_millionths: share,
         from: Seq(from),
+        expires,
     })
 }
 
@@ -130,12 +131,14 @@ fn history_has_bounds() {
         let body = [&[0, TAG_KEYSPACE_HISTORY, payload.len() as u8], payload].concat();
         RecordBody::decode(&body, 1).map(|record| record.edits)
     };
-    let history = HistoryMeta { retention: Retention::All, share_millionths: 1, from: Seq(5) };
-    assert_eq!(decode(&[1, 0, 0, 1, 5]).unwrap(), [Edit::KeyspaceHistory { id, history }]);
-    assert!(decode(&[1, 0, 7, 1, 5]).is_err(), "an amount");
-    assert!(decode(&[1, 9, 0, 1, 5]).unwrap_err().what.contains("newer esker"));
-    assert!(decode(&[1, 0, 0, 0, 5]).is_err(), "a share of nothing");
-    assert!(decode(&[1, 0, 0, 0xc1, 0x84, 0x3d, 5]).is_err(), "more than all");
+    let (retention, from) = (Retention::All, Seq(5));
+    let history = HistoryMeta { retention, share_millionths: 1, from, expires: false };
+    assert_eq!(decode(&[1, 0, 0, 1, 5, 0]).unwrap(), [Edit::KeyspaceHistory { id, history }]);
+    assert!(decode(&[1, 0, 7, 1, 5, 0]).is_err(), "an amount");
+    assert!(decode(&[1, 9, 0, 1, 5, 0]).unwrap_err().what.contains("newer esker"));
+    assert!(decode(&[1, 0, 0, 0, 5, 0]).is_err(), "a share of nothing");
+    assert!(decode(&[1, 0, 0, 0xc1, 0x84, 0x3d, 5, 0]).is_err(), "more than all");
+    assert!(decode(&[1, 0, 0, 1, 5, 2]).unwrap_err().what.contains("newer esker"));
 }
 
 #[test]

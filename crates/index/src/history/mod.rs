@@ -20,13 +20,89 @@
 pub(crate) mod retention;
 pub(crate) mod share;
 
-use esker_format::ids::Seq;
+use std::fmt;
+use std::sync::Arc;
+
+use esker_format::ids::{Moment, Seq};
+use esker_substrate::sync::atomic::{AtomicBool, Ordering};
+use esker_substrate::sync::{Mutex, Swap};
+
+use crate::Index;
 
 /// The history that a keyspace keeps: every version from one on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct History {
     /// The first version that stays readable.
     pub from: Seq,
     /// The share of superseded entries at which a full merge splits; 1 for never.
     pub share: f64,
+    /// Values in it may have an expiry.
+    pub expires: bool,
+}
+
+/// The time of a version; `None` where it is not known.
+pub type TimeOf = dyn Fn(Seq) -> Option<Moment> + Send + Sync;
+
+/// The history of an index, which may begin while the index is in use.
+pub(crate) struct Kept {
+    /// There is one.
+    is_kept: AtomicBool,
+    history: Swap<Option<History>>,
+    times: Mutex<Option<Arc<TimeOf>>>,
+}
+
+impl Kept {
+    pub fn new(history: Option<History>) -> Self {
+        let (is_kept, history) = (history.is_some().into(), Swap::new(Arc::new(history)));
+        Self { is_kept, history, times: Mutex::default() }
+    }
+
+    pub fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Acquire)
+    }
+
+    pub fn get(&self) -> Option<History> {
+        if self.is_kept() { **self.history.load() } else { None }
+    }
+}
+
+impl Index {
+    /// The history that the keyspace keeps.
+    pub fn history(&self) -> Option<History> {
+        self.history.get()
+    }
+
+    /// Whether merges keep every version.
+    pub fn keeps_history(&self) -> bool {
+        self.history.is_kept()
+    }
+
+    /// The first version that stays readable, where the keyspace keeps history.
+    pub fn history_from(&self) -> Option<Seq> {
+        self.history().map(|history| history.from)
+    }
+
+    /// Begins a history, or changes everything of it but where it begins. Nothing is inserted and
+    /// nothing is merged meanwhile where it begins.
+    pub fn set_history(&self, history: History) {
+        self.history.history.swap(Arc::new(Some(history)));
+        self.history.is_kept.store(true, Ordering::Release);
+    }
+
+    /// Where merges learn the times of versions. Without it, they keep what has expired.
+    pub fn set_times(&self, times: Arc<TimeOf>) {
+        *self.history.times.lock() = Some(times);
+    }
+
+    /// The time of a version; the first moment where it is not known. A lookup.
+    pub(crate) fn time_of(&self, version: Seq) -> Moment {
+        let times = self.history.times.lock().clone();
+        times.and_then(|times| times(version)).unwrap_or(Moment(0))
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kept").field(&self.get()).finish()
+    }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use esker_format::block::Codec;
-use esker_format::ids::Seq;
+use esker_format::ids::{Moment, Seq};
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::{BlockStore, Pot};
 use esker_substrate::error::Error;
@@ -74,12 +74,17 @@ impl<'a> KindContext<'a> {
     }
 
     /// The history that the keyspace keeps.
-    pub const fn history(self) -> Option<History> {
-        self.index.history
+    pub fn history(self) -> Option<History> {
+        self.index.history()
+    }
+
+    /// The time of a version; the first moment where it is not known. A lookup.
+    pub fn time_of(self, version: Seq) -> Moment {
+        self.index.time_of(version)
     }
 
     /// Whether merges keep every version.
-    pub const fn keeps_history(self) -> bool {
+    pub fn keeps_history(self) -> bool {
         self.index.keeps_history()
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Group {
     pub keep: Keep,
     /// Everybody reads as of this moment or later.
     pub horizon: Moment,
+    /// Where history is kept, what has expired by then counts as superseded: a split leaves it.
+    pub expired: Moment,
     /// The keyspace's merge operator.
     pub operator: Arc<Operator>,
     pub key: Option<Vec<u8>>,
@@ -50,6 +52,7 @@ impl Group {
         Self {
             keep: Keep::new(Vec::new(), None),
             horizon: Moment(0),
+            expired: Moment(0),
             operator: Arc::default(),
             key: None,
             last: (Seq::MAX, true),
@@ -74,8 +77,15 @@ impl Group {
             Some(at) => Keep::as_of(at),
             None => Keep::new(points.numbers, floor),
         };
-        // In the past nothing has expired.
-        self.horizon = if context.keeps_history() { Moment(0) } else { points.horizon };
+        let expires = context.history().is_some_and(|history| history.expires);
+        (self.horizon, self.expired) = match splits_at {
+            _ if !context.keeps_history() => (points.horizon, Moment(0)),
+            Some(_) if expires && planted::is(Bug::SplitExpiresNow) => (points.horizon, Moment(0)),
+            Some(at) if expires => (context.time_of(at), Moment(0)),
+            // As of an earlier version it has not.
+            None if expires => (Moment(0), points.horizon),
+            _ => (Moment(0), Moment(0)),
+        };
         self.operator = context.operator();
     }
 
@@ -131,7 +141,12 @@ impl Group {
             self.last = (seq, false);
             return Ok(true);
         }
-        let fate = self.fate_of(seq, data, full);
+        let fate = match self.fate_of(seq, data, full) {
+            Fate::Newest if data.until().is_some_and(|until| until <= self.expired) => {
+                Fate::Superseded
+            }
+            fate => fate,
+        };
         match (fate, data) {
             (Fate::Drop, _) => {}
             _ if has_expired && planted::is(Bug::ExpiredHideNothing) => {}

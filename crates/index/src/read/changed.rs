@@ -18,14 +18,21 @@ use crate::run::tree::BlockReader;
 impl Index {
     /// One batch of the keys that may have been changed after version `since`, up to that of
     /// `request`, each with an empty value: those with an entry or a tombstone of such a number.
-    /// Both versions are pinned. Reads the levels that have newer entries than `since`, within the
-    /// bounds; all levels where a range tombstone is as new.
+    /// With `every`, all keys that have an entry up to then. Both versions are pinned.
+    ///
+    /// Reads the levels that have newer entries than `since`, within the bounds; all levels where a
+    /// range tombstone is as new.
     ///
     /// # Errors
     /// Those of [`Index::scan`]; `Invalid` for a version that has been given up.
-    pub fn changed_keys(&self, request: &ScanRequest<'_>, since: Seq) -> Result<ScanBatch> {
+    pub fn changed_keys(
+        &self,
+        request: &ScanRequest<'_>,
+        since: Seq,
+        every: bool,
+    ) -> Result<ScanBatch> {
         let _shared = self.share();
-        self.views.load().changed_keys(&self.reader, request, since)
+        self.views.load().changed_keys(&self.reader, request, since, every)
     }
 }
 
@@ -35,6 +42,7 @@ impl View {
         reader: &BlockReader,
         request: &ScanRequest<'_>,
         since: Seq,
+        every: bool,
     ) -> Result<ScanBatch> {
         let up_to = request.at.seq;
         self.past.at(reader, since)?;
@@ -55,6 +63,7 @@ impl View {
             true => Sources::new(reader, &active, passed, wavefront.filter(|_| !passed)),
             false => Sources::without_memtable(reader),
         };
+        let since = if every { Seq(0) } else { since };
         let was_removed = removed.iter().any(|removed| removed.has_between(since, up_to));
         sources.since = if was_removed { Seq(0) } else { since };
         if reads_now {

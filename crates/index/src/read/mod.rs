@@ -22,6 +22,17 @@ use crate::Index;
 use crate::read::scan::{ScanBatch, ScanRequest};
 use crate::run::lookup::Probe;
 
+/// A version of a key.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Its number.
+    pub seq: Seq,
+    /// Its value, or `None` where it removed the key.
+    pub value: Option<Value>,
+    /// When the value expires, if it does.
+    pub until: Option<Moment>,
+}
+
 impl Index {
     /// The value of `key` as of the number that `visible` returns. `visible` is called after the
     /// view has been loaded: a number that is older than the view may need a version that a merge
@@ -111,19 +122,23 @@ impl Index {
         probes.iter().map(value).collect()
     }
 
-    /// The newest version of `key` up to a number, in an index that keeps history: its number, and
-    /// its value, or `None` where the key was removed; `None` where there is no version. A lookup,
-    /// and one more for each past index in which the key is looked for in vain.
+    /// The newest version of `key` up to a number, in an index that keeps history; `None` where
+    /// there is none. A lookup, and one more for each past index in which the key is looked for in
+    /// vain.
     ///
     /// # Errors
     /// Those of [`Index::get`].
-    pub fn version(&self, key: &[u8], up_to: Seq) -> Result<Option<(Seq, Option<Value>)>> {
+    pub fn version(&self, key: &[u8], up_to: Seq) -> Result<Option<Version>> {
         let _shared = self.share();
         let view = self.views.load();
         let (found, removal) = view.version(&self.reader, key, up_to)?;
         Ok(found.map(|found| match found.seq < removal {
-            true => (removal, None),
-            false => (found.seq, found.data.into_value(|| Moment(0))),
+            true => Version { seq: removal, value: None, until: None },
+            false => Version {
+                seq: found.seq,
+                until: found.data.as_data().until(),
+                value: found.data.into_value(|| Moment(0)),
+            },
         }))
     }
 

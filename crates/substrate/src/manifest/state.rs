@@ -322,8 +322,8 @@ impl ManifestState {
         if keyspace.operator.is_some() {
             return Err("keeps history of a keyspace with a merge operator");
         }
-        if keyspace.history.is_some_and(|old| old != history) {
-            return Err("keeps another history than a keyspace has");
+        if keyspace.history.is_some_and(|old| old.from != history.from) {
+            return Err("begins the history of a keyspace that has one");
         }
         keyspace.history = Some(history);
         Ok(())

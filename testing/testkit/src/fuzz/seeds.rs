@@ -188,8 +188,12 @@ fn batches() -> Vec<Vec<u8>> {
     vec![[&count, body].concat()]
 }
 
-const HISTORY: HistoryMeta =
-    HistoryMeta { retention: Retention::All, share_millionths: MILLIONTHS, from: Seq(7) };
+const HISTORY: HistoryMeta = HistoryMeta {
+    retention: Retention::All,
+    share_millionths: MILLIONTHS,
+    from: Seq(7),
+    expires: true,
+};
 
 fn records() -> Vec<Vec<u8>> {
     let segment = SegmentRef {

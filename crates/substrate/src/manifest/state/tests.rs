@@ -38,14 +38,17 @@ fn edit() -> impl Strategy<Value = Edit> {
         }),
         (1u32..20, "[ab]")
             .prop_map(|(id, name)| Edit::KeyspaceOperator { id: KeyspaceId(id), name }),
-        (1u32..20, 0u64..9).prop_map(|(id, from)| Edit::KeyspaceHistory {
+        (1u32..20, 0u64..9, any::<bool>()).prop_map(|(id, from, expires)| Edit::KeyspaceHistory {
             id: KeyspaceId(id),
             history: HistoryMeta {
                 retention: Retention::All,
                 share_millionths: MILLIONTHS,
                 from: Seq(from),
+                expires,
             },
         }),
+        ("[ab]", 1u64..20).prop_map(|(name, version)| Edit::Pin { name, version: Seq(version) }),
+        "[ab]".prop_map(|name| Edit::Unpin { name }),
         (1u32..20, 0u64..9, 0u64..9).prop_map(move |(id, flushed, from)| Edit::Index {
             id: KeyspaceId(id),
             index: Arc::new(index(flushed, from))
