@@ -45,7 +45,7 @@ const TAG_KEYSPACE_CODEC: u8 = 9;
 const TAG_KEYSPACE_OPERATOR: u8 = 10;
 const TAG_VALUES: u8 = 11;
 const TAG_KEYSPACE_HISTORY: u8 = 12;
-// 13 to 15 are those of past indexes.
+// 13 to 15, and 18, are those of past indexes.
 const TAG_PIN: u8 = 16;
 const TAG_UNPIN: u8 = 17;
 
@@ -294,7 +294,7 @@ impl Edit {
                 let id = keyspace_id(reader)?;
                 Self::Index { id, index: Arc::new(IndexMeta::decode(reader)?) }
             }
-            past::TAG_INDEX | past::TAG_DROPPED | past::TAG_SPACE => {
+            past::TAG_INDEX | past::TAG_DROPPED | past::TAG_SPACE | past::TAG_REPLACED => {
                 Self::Past { id: keyspace_id(reader)?, edit: PastEdit::decode(tag, reader)? }
             }
             TAG_VALUES => Self::OwnedSpace {

@@ -81,7 +81,7 @@ pub enum Work {
 /// never wait: they load a view. At most one flush and one merge are under way; each is stepped
 /// by one thread at a time.
 ///
-/// Locks, in the order in which they are taken: `starting`, the one that the kind has for its
+/// Locks, in the order in which they are taken: that of rewriting past indexes, `starting`, the one that the kind has for its
 /// merges, `flush`, the owner's gate, that of `durable`, and inside [`Views`] its own.
 #[derive(Debug)]
 pub struct Index {
@@ -333,7 +333,8 @@ impl Index {
     /// Whether a full merge would find nothing to do. `may_change`: levels that are not fully
     /// compacted may contain values with an expiry, or merge operands.
     pub fn is_fully_compacted(&self, may_change: bool) -> bool {
-        if self.is_merging() || self.is_flushing() || self.memtable_entries() > 0 {
+        let is_busy = self.is_merging() || self.is_flushing() || self.memtable_entries() > 0;
+        if is_busy || self.must_split() {
             return false;
         }
         let may_change = may_change && !self.keeps_history();
@@ -352,9 +353,11 @@ impl Index {
 
     /// Pauses flushes and merges, and lets none begin, until the returned guard is dropped.
     pub fn pause(&self) -> Paused<'_> {
+        let rewriting = self.history.rewriting.lock();
         let starting = self.starting.lock();
         let merges = self.kind.pause();
-        Paused { index: self, _starting: starting, merges, flush: self.flush.lock() }
+        let (_rewriting, _starting) = (rewriting, starting);
+        Paused { index: self, _rewriting, _starting, merges, flush: self.flush.lock() }
     }
 
     /// The newest number that was inserted.

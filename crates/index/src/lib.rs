@@ -52,6 +52,7 @@ mod tests;
 
 pub use check::{CheckSink, Problem};
 pub use history::History;
+pub use history::erase::Keys as ErasedKeys;
 pub use index::{Commit, Env, Gate, Index, Work};
 pub use job::BackgroundJob;
 pub use kind::registry::{IndexKind, Options, UnknownIndexKind, empty, kind_in};

@@ -84,6 +84,12 @@ pub(crate) trait Change {
         None
     }
 
+    /// The past index that takes the place of the one with the same versions, and the space of
+    /// blobs that only that one had.
+    fn replaced_past(&self) -> Option<(Arc<PastIndex>, Vec<Extent>)> {
+        None
+    }
+
     /// The references to blobs that it has passed since the last record.
     fn values(&mut self) -> &mut Moved;
 
@@ -114,7 +120,9 @@ fn past_edits(change: &mut dyn Change) -> Vec<PastEdit> {
     let space = (!released.is_empty()).then_some(PastEdit::Space(released));
     let index = change.past().map(PastEdit::Index);
     let dropped = change.dropped_until().map(PastEdit::Dropped);
-    space.into_iter().chain(index).chain(dropped).collect()
+    let replaced = change.replaced_past();
+    let replaced = replaced.map(|(past, freed)| PastEdit::Replaced(past, freed));
+    space.into_iter().chain(index).chain(dropped).chain(replaced).collect()
 }
 
 impl KindContext<'_> {

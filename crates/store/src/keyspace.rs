@@ -8,9 +8,11 @@ use std::time::{Duration, SystemTime};
 use esker_device::Device;
 use esker_format::action::WriteOp;
 use esker_format::data::Data;
+use esker_index::ErasedKeys;
 
 use crate::changes::Changes;
 use crate::diff::{Diff, KeyChanges};
+use crate::erase;
 use crate::error::{Error, Result};
 use crate::history::History;
 use crate::large::{self, ValueReader, ValueWriter};
@@ -489,6 +491,36 @@ impl Keyspace {
     pub fn set_history(&self, history: History) -> Result<()> {
         let _open = self.shared.enter()?;
         set_history::set(&self.shared, &self.slot, history)
+    }
+
+    /// Erases keys with all of their versions, where [`remove`](Self::remove) leaves them in the
+    /// past: afterwards every version reads as if they had never been written. For those who must,
+    /// as data protection laws ask.
+    ///
+    /// Removes the keys, compacts the keyspace, and rewrites each past index that has any of them:
+    /// erase many keys by one call. While a past index is rewritten, a backup, a check or a drop of
+    /// the keyspace waits. What was erased is discarded from the data file as soon as no reader
+    /// needs its blocks. Segments of the log have it until they are written over, and backups that
+    /// were made before have it too.
+    ///
+    /// A key that is written again meanwhile exists again. After an error, some of the versions may
+    /// be left: repeat the call.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for a keyspace without history, with a
+    /// [share](crate::KeyspaceOptions::history_share) of 1.0, or a key too long;
+    /// [`Full`](crate::Error::Full) without space for a copy of the longest past index; those of a
+    /// write.
+    pub fn erase<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<()> {
+        let keys: ErasedKeys = keys.into_iter().map(|key| key.as_ref().to_vec()).collect();
+        self.shared.check_process()?;
+        erase::check(&self.slot)?;
+        keys.iter().try_for_each(|key| validate_key(key))?;
+        for key in erase::to_remove(&self.shared, &self.slot, &keys)? {
+            self.remove(key)?;
+        }
+        let _open = self.shared.enter()?;
+        erase::erase(&self.shared, &self.slot, &keys)
     }
 
     fn scan(&self, interval: Interval) -> Result<Range> {

@@ -93,6 +93,7 @@ mod conflict_window;
 mod db;
 mod diff;
 mod dropping;
+mod erase;
 mod error;
 mod history;
 mod index_commit;

@@ -232,6 +232,26 @@ impl Run {
         self.writes.entry(version).or_insert_with(|| put.into_keys().collect());
     }
 
+    /// Erases some keys, where that can be.
+    fn erase(&mut self) {
+        let keys = [key(self.random.below(60)), key(self.random.below(60))];
+        let expired = self.versions.expired(self.now());
+        if let Err(error) = self.keyspace.erase(&keys) {
+            assert!(error.to_string().contains("history_share of 1.0"), "{error}");
+            return;
+        }
+        let states = self.versions.states.values_mut();
+        for state in states.chain(self.versions.with_expired.values_mut()) {
+            state.retain(|key, _| !keys.contains(key));
+        }
+        self.writes.values_mut().for_each(|written| written.retain(|key| !keys.contains(key)));
+        self.versions.of_expired.retain(|(_, key)| !keys.contains(key));
+        let (version, state) = (self.db.version(), self.versions.newest());
+        if !self.versions.states.contains_key(&version) {
+            self.versions.push(version, state, self.now(), expired);
+        }
+    }
+
     fn reopen(&mut self, closes: bool) {
         if closes {
             self.db.clone().close().unwrap();
@@ -259,6 +279,7 @@ impl Run {
             93 => self.db.compact().unwrap(),
             94 => self.reopen(true),
             95 => self.reopen(false),
+            96 => self.erase(),
             _ => self.look_back(3),
         }
     }
@@ -402,9 +423,13 @@ fn every_version_stays_as_it_was() {
 /// What the same runs would show of bugs in splits.
 #[test]
 fn every_version_would_show_what_splits_get_wrong() {
-    for bug in
-        [Bug::SplitReadsNewSide, Bug::SplitResetsNumbers, Bug::SplitExpiresNow, Bug::ChangesOfNow]
-    {
+    for bug in [
+        Bug::SplitReadsNewSide,
+        Bug::SplitResetsNumbers,
+        Bug::SplitExpiresNow,
+        Bug::ChangesOfNow,
+        Bug::ErasedStays,
+    ] {
         let is_found = |seed: u64| {
             let life = || {
                 let mut run = Run::new(seed);

@@ -167,6 +167,8 @@ pub enum Bug {
     ChangesOfNow,
     /// A split leaves what has expired by now, and not by the version that it begins with.
     SplitExpiresNow,
+    /// Erased keys stay in past indexes.
+    ErasedStays,
 }
 
 impl Bug {

@@ -107,9 +107,9 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::UnknownNotDiscarded | Bug::WrittenReadOnly | Bug::RemainsAreNew => Vec::new(),
         Bug::RegionNotMadeSmaller | Bug::LastSegmentTaken | Bug::StallOverwritten => Vec::new(),
         Bug::ShortMergeNotRecorded | Bug::HandlesPrintEntries | Bug::DroppedTwice => Vec::new(),
-        Bug::SplitReadsNewSide | Bug::SplitResetsNumbers | Bug::SplitExpiresNow => Vec::new(),
-        Bug::DroppedUnderPin | Bug::PastValuesKept | Bug::NamesNotPinned => Vec::new(),
-        Bug::MemoryLookedAtEachTime => Vec::new(),
+        Bug::SplitReadsNewSide | Bug::SplitResetsNumbers | Bug::ErasedStays => Vec::new(),
+        Bug::SplitExpiresNow | Bug::DroppedUnderPin | Bug::PastValuesKept => Vec::new(),
+        Bug::NamesNotPinned | Bug::MemoryLookedAtEachTime => Vec::new(),
     }
 }
 

@@ -50,6 +50,10 @@ fn edit() -> impl Strategy<Value = Edit> {
             .prop_map(|(id, until)| Edit::Past { id, edit: PastEdit::Dropped(Seq(until)) }),
         (keyspace(), extents())
             .prop_map(|(id, released)| Edit::Past { id, edit: PastEdit::Space(released) }),
+        (keyspace(), past(), extents()).prop_map(|(id, past, freed)| Edit::Past {
+            id,
+            edit: PastEdit::Replaced(past.into(), freed)
+        }),
         (keyspace(), past())
             .prop_map(|(id, past)| Edit::Past { id, edit: PastEdit::Index(past.into()) }),
         ("[a-zé\u{4e00}]{1,80}", any::<u64>())

@@ -48,7 +48,8 @@ impl FdTreeIndex<'_> {
         let merges_all = full || self.prepare(durable, false, Incoming::default()).full;
         let replaced = of_millionths(durable.history.replaced_millionths);
         let runs = durable.sorted_runs.len();
-        if !merges_all || !load(durable, runs).splits(replaced, self.split_share()) {
+        let splits = load(durable, runs).splits(replaced, self.split_share());
+        if !merges_all || !(splits || self.index().must_split()) {
             return None;
         }
         let upper = durable.main.levels.iter().filter(|level| !is_bottom(durable, level));

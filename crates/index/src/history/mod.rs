@@ -17,6 +17,7 @@
 //! Invariant: an index, past or of now, answers each version from its first one on without the
 //! others: what was live at its first version is in it.
 
+pub(crate) mod erase;
 pub(crate) mod retention;
 pub(crate) mod share;
 
@@ -24,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use esker_format::ids::{Moment, Seq};
-use esker_substrate::sync::atomic::{AtomicBool, Ordering};
+use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, Swap};
 
 use crate::Index;
@@ -49,12 +50,17 @@ pub(crate) struct Kept {
     is_kept: AtomicBool,
     history: Swap<Option<History>>,
     times: Mutex<Option<Arc<TimeOf>>>,
+    /// The index of now is to begin with this version or a later one.
+    splits_after: AtomicU64,
+    /// Held while a past index is rewritten.
+    pub rewriting: Mutex<()>,
 }
 
 impl Kept {
     pub fn new(history: Option<History>) -> Self {
         let (is_kept, history) = (history.is_some().into(), Swap::new(Arc::new(history)));
-        Self { is_kept, history, times: Mutex::default() }
+        let (times, rewriting) = (Mutex::default(), Mutex::default());
+        Self { is_kept, history, times, splits_after: 0.into(), rewriting }
     }
 
     pub fn is_kept(&self) -> bool {

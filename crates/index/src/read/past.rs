@@ -50,7 +50,7 @@ pub(crate) struct OpenPast {
 
 impl OpenPast {
     /// Opens it. No I/O.
-    fn new(meta: &Arc<PastIndex>) -> Self {
+    pub fn new(meta: &Arc<PastIndex>) -> Self {
         let run = |tree: &TreeMeta| Run::whole(Arc::new(Tree::past(tree.clone())));
         Self {
             parts: meta.trees().map(run).collect(),
@@ -99,6 +99,19 @@ impl PastIndexes {
         Self {
             all: left.cloned().collect(),
             dropped_until: self.dropped_until.max(until),
+            now_from: self.now_from,
+            opened: Arc::clone(&self.opened),
+        }
+    }
+
+    /// The same with `new` in the place of the one with the same versions.
+    pub fn replaced(&self, new: &Arc<PastIndex>) -> Self {
+        let is_old = |past: &&Arc<PastIndex>| past.until == new.until;
+        let all = self.all.iter().map(|past| if is_old(&past) { new } else { past });
+        self.opened.lock().retain(|past| past.meta.until != new.until);
+        Self {
+            all: all.cloned().collect(),
+            dropped_until: self.dropped_until,
             now_from: self.now_from,
             opened: Arc::clone(&self.opened),
         }
@@ -155,7 +168,8 @@ impl PastIndexes {
 
     fn open(&self, reader: &BlockReader, meta: &Arc<PastIndex>) -> Arc<OpenPast> {
         let mut opened = self.opened.lock();
-        if let Some(place) = opened.iter().rposition(|past| past.meta.until == meta.until) {
+        // Readers of an older view may have opened one that has been replaced.
+        if let Some(place) = opened.iter().rposition(|past| Arc::ptr_eq(&past.meta, meta)) {
             let past = opened.remove(place);
             opened.push(Arc::clone(&past));
             return past;

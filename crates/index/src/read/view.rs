@@ -102,6 +102,13 @@ impl View {
         Self::new(memtable, self.parts.clone(), removed, past)
     }
 
+    /// The same with `new` in the place of the past index with the same versions.
+    pub(crate) fn with_replaced_past(&self, new: &Arc<PastIndex>) -> Self {
+        let past = Arc::new(self.past.replaced(new));
+        let (memtable, removed) = (Arc::clone(&self.memtable), Arc::clone(&self.removed));
+        Self::new(memtable, self.parts.clone(), removed, past)
+    }
+
     /// The newest range tombstone of `key` that `seq` sees: older versions are hidden. 0 if there
     /// is none.
     pub(crate) fn removal(&self, key: &[u8], seq: Seq) -> Seq {

@@ -18,6 +18,7 @@ use crate::run::tree::Tree;
 #[derive(Debug)]
 pub struct Paused<'a> {
     pub(crate) index: &'a Index,
+    pub(crate) _rewriting: MutexGuard<'a, ()>,
     pub(crate) _starting: MutexGuard<'a, ()>,
     pub(crate) merges: Box<dyn PauseGuard + 'a>,
     pub(crate) flush: MutexGuard<'a, Option<Flush>>,

@@ -217,6 +217,7 @@ impl ManifestState {
                 PastEdit::Index(past) => self.add_past(*id, past),
                 PastEdit::Dropped(until) => self.drop_past(*id, *until),
                 PastEdit::Space(released) => self.release(*id, released),
+                PastEdit::Replaced(past, freed) => self.replace_past(*id, past, freed),
             },
             Edit::KeyspaceDrop { id } => match self.keyspaces.remove(id) {
                 Some(dropped) => {
@@ -354,6 +355,27 @@ impl ManifestState {
             .ok_or("drops past indexes of a keyspace that does not exist")?;
         Arc::make_mut(&mut keyspace.past).retain(|past| past.index.until > until);
         Ok(())
+    }
+
+    fn replace_past(
+        &mut self,
+        id: KeyspaceId,
+        past: &Arc<PastIndex>,
+        freed: &[Extent],
+    ) -> Result<(), Misfit> {
+        let keyspace = self
+            .keyspaces
+            .get_mut(&id)
+            .ok_or("replaces a past index of a keyspace that does not exist")?;
+        let mut all = Arc::make_mut(&mut keyspace.past).iter_mut();
+        let same = |old: &PastIndex| old.from == past.from && old.until == past.until;
+        let old =
+            all.find(|old| same(&old.index)).ok_or("replaces a past index that is not there")?;
+        old.index = Arc::clone(past);
+        let values = Arc::make_mut(&mut old.values);
+        let mut freed = freed.iter();
+        let done = freed.try_for_each(|run| values.remove(*run));
+        done.map_err(|_| "frees a value that a past index does not have")
     }
 
     fn release(&mut self, id: KeyspaceId, released: &[Extent]) -> Result<(), Misfit> {

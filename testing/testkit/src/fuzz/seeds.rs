@@ -220,6 +220,10 @@ fn records() -> Vec<Vec<u8>> {
         Edit::Unpin { name: "monday".into() },
         Edit::Past { id, edit: PastEdit::Space(vec![Extent { start: 3, units: 2 }]) },
         Edit::Past { id, edit: PastEdit::Index(Arc::new(past())) },
+        Edit::Past {
+            id,
+            edit: PastEdit::Replaced(Arc::new(past()), vec![Extent { start: 3, units: 1 }]),
+        },
         Edit::Past { id, edit: PastEdit::Dropped(Seq(90)) },
     ];
     let one = |edit: &Edit| {

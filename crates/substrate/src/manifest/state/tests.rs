@@ -65,6 +65,13 @@ fn edit() -> impl Strategy<Value = Edit> {
             id: KeyspaceId(id),
             edit: PastEdit::Dropped(Seq(until))
         }),
+        (1u32..20, 0u64..9, 1u64..9, runs()).prop_map(|(id, from, until, freed)| Edit::Past {
+            id: KeyspaceId(id),
+            edit: PastEdit::Replaced(
+                Arc::new(PastIndex { from: Seq(from), until: Seq(until), ..PastIndex::default() }),
+                freed,
+            )
+        }),
         (1u32..20, runs()).prop_map(|(id, released)| Edit::Past {
             id: KeyspaceId(id),
             edit: PastEdit::Space(released)

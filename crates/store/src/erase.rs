@@ -1,0 +1,85 @@
+//! Erasing keys of a keyspace with history.
+
+use std::sync::Arc;
+
+use esker_format::history::MILLIONTHS;
+use esker_format::ids::Seq;
+use esker_format::ptr::Extent;
+use esker_index::ErasedKeys;
+
+use crate::error::{Error, Result};
+use crate::index_commit::commit_index;
+use crate::maintenance;
+use crate::shared::Core;
+use crate::slot::Slot;
+
+/// Full compactions after which the index of now has been left to a split: the first one may have
+/// to make a bottom level, or meet one that was under way.
+const COMPACTIONS_MAX: usize = 8;
+
+/// Whether keys can be erased in a keyspace.
+pub(crate) fn check(slot: &Slot) -> Result<()> {
+    let name = &slot.name;
+    match slot.history() {
+        None => Err(Error::invalid(format!("keyspace {name} keeps no history: remove the keys"))),
+        Some(history) if history.share_millionths == MILLIONTHS => Err(Error::invalid(format!(
+            "keyspace {name} has a history_share of 1.0: nothing in it can be erased"
+        ))),
+        Some(_) => Ok(()),
+    }
+}
+
+/// The keys that have an entry in the index of now which does not remove them, expired or not.
+pub(crate) fn to_remove<'a>(
+    shared: &Core,
+    slot: &Slot,
+    keys: &'a ErasedKeys,
+) -> Result<Vec<&'a [u8]>> {
+    let _open = shared.enter()?;
+    let mut found = Vec::new();
+    for key in keys {
+        let newest = slot.read(|tree| tree.newest_entry(key))??;
+        found.extend(newest.filter(|(_, removes)| !removes).map(|_| key.as_slice()));
+    }
+    Ok(found)
+}
+
+/// Erases keys that have been removed.
+pub(crate) fn erase(shared: &Core, slot: &Arc<Slot>, keys: &ErasedKeys) -> Result<()> {
+    let _span = tracing::debug_span!("erase", keyspace = slot.name).entered();
+    shared.poison.check()?;
+    leave_behind(shared, slot, keys)?;
+    let commit = &mut |meta: &_, edits: &_| commit_index(shared, slot.id, meta, edits);
+    slot.tree()?.erase_past(keys, |until| own_values(shared, slot, until), commit)?;
+    slot.tree()?.collect()?;
+    shared.env.blocks.discard_free()?;
+    Ok(())
+}
+
+/// Compacts until the index of now has no entry of the keys.
+fn leave_behind(shared: &Core, slot: &Arc<Slot>, keys: &ErasedKeys) -> Result<()> {
+    let tree = slot.tree()?;
+    for key in keys {
+        if let Some((newest, _)) = tree.newest_entry(key)? {
+            tree.split_after(newest);
+        }
+    }
+    for _ in 0..COMPACTIONS_MAX {
+        if !slot.tree()?.must_split() {
+            return Ok(());
+        }
+        maintenance::compact(shared, slot)?;
+    }
+    Err(Error::invalid(format!(
+        "keyspace {} could not be compacted, which erasing takes: make space and erase again",
+        slot.name
+    )))
+}
+
+/// The space of blobs that the past index which ends at version `until` has for itself.
+fn own_values(shared: &Core, slot: &Slot, until: Seq) -> Vec<Extent> {
+    let state = shared.manifest.state();
+    let past = state.keyspaces.get(&slot.id).into_iter().flat_map(|keyspace| keyspace.past.iter());
+    let past = past.filter(|past| past.index.until == until);
+    past.flat_map(|past| past.values.runs()).collect()
+}
