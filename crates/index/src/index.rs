@@ -81,8 +81,9 @@ pub enum Work {
 /// never wait: they load a view. At most one flush and one merge are under way; each is stepped
 /// by one thread at a time.
 ///
-/// Locks, in the order in which they are taken: that of rewriting past indexes, `starting`, the one that the kind has for its
-/// merges, `flush`, the owner's gate, that of `durable`, and inside [`Views`] its own.
+/// Locks, in the order in which they are taken: that of rewriting past indexes, `starting`, the one
+/// that the kind has for its merges, `flush`, the owner's gate, that of `durable`, and inside
+/// [`Views`] its own.
 #[derive(Debug)]
 pub struct Index {
     pub(super) env: Arc<Env>,

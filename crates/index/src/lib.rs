@@ -52,11 +52,11 @@ mod tests;
 
 pub use check::{CheckSink, Problem};
 pub use history::History;
-pub use history::erase::Keys as ErasedKeys;
 pub use index::{Commit, Env, Gate, Index, Work};
 pub use job::BackgroundJob;
 pub use kind::registry::{IndexKind, Options, UnknownIndexKind, empty, kind_in};
 pub use merge::Step;
+pub use merge::erase::Keys as ErasedKeys;
 pub use merge::scheme::Scheme;
 pub use read::Version;
 pub use read::scan::{DamagedRange, ScanBatch, ScanRequest};

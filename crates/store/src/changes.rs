@@ -8,7 +8,7 @@ use esker_format::data::Value;
 use esker_format::ids::Seq;
 use esker_index::Version;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::large;
 use crate::limits::validate_key;
 use crate::past::pinned_oldest;
@@ -119,7 +119,15 @@ impl Changes {
             return Ok(None);
         }
         let fetch = |value| large::fetch(&self.shared, &self.slot, &self.key, value);
-        Ok(Some(Change { version: seq.0, value: value.map(fetch).transpose()? }))
+        match value.map(fetch).transpose() {
+            Err(error @ Error::Damaged { .. }) => {
+                let found = self.slot.read(|tree| tree.version(&self.key, seq))??;
+                // Or it has been erased.
+                let is_there = found.is_some_and(|found| found.seq == seq);
+                if is_there { Err(error) } else { Ok(None) }
+            }
+            value => Ok(Some(Change { version: seq.0, value: value? })),
+        }
     }
 
     fn finish(&mut self) {

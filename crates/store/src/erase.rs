@@ -53,7 +53,7 @@ pub(crate) fn erase(shared: &Core, slot: &Arc<Slot>, keys: &ErasedKeys) -> Resul
     slot.tree()?.erase_past(keys, |until| own_values(shared, slot, until), commit)?;
     slot.tree()?.collect()?;
     shared.env.blocks.discard_free()?;
-    Ok(())
+    Ok(shared.env.blocks.wipe_free()?)
 }
 
 /// Compacts until the index of now has no entry of the keys.

@@ -499,9 +499,10 @@ impl Keyspace {
     ///
     /// Removes the keys, compacts the keyspace, and rewrites each past index that has any of them:
     /// erase many keys by one call. While a past index is rewritten, a backup, a check or a drop of
-    /// the keyspace waits. What was erased is discarded from the data file as soon as no reader
-    /// needs its blocks. Segments of the log have it until they are written over, and backups that
-    /// were made before have it too.
+    /// the keyspace waits. What was erased is discarded from the data file, and overwritten where
+    /// its space stays the file's, unless a reader needs its blocks then. Segments of the log have
+    /// it until they are written over, and backups that were made before have it too. A
+    /// [`ValueReader`] of an erased value ends with an error.
     ///
     /// A key that is written again meanwhile exists again. After an error, some of the versions may
     /// be left: repeat the call.

@@ -27,6 +27,7 @@ use esker_format::value_ref::ValueRef;
 use esker_substrate::Error as Inner;
 use esker_substrate::blocks::Claim;
 use esker_substrate::planted::{self, Bug};
+use esker_substrate::snapshots::At;
 use esker_substrate::sync::atomic::Ordering;
 use esker_substrate::values::{self, ReadAhead, Sequel, UncommittedRuns};
 
@@ -184,6 +185,23 @@ pub(crate) fn fetch(shared: &Core, slot: &Slot, key: &[u8], value: Value) -> Res
             let older = fetch_blob(shared, slot, &onto.content)?;
             operands::merged(slot, key, Some(&older), &onto.operand)
         }
+    }
+}
+
+/// The same as of a moment; `None` where the key has been erased since the value was looked up.
+pub(crate) fn fetch_at(
+    shared: &Core,
+    slot: &Slot,
+    key: &[u8],
+    value: Value,
+    at: At,
+) -> Result<Option<Vec<u8>>> {
+    match fetch(shared, slot, key, value) {
+        Err(error @ Error::Damaged { .. }) => {
+            let is_there = slot.read(|tree| tree.get_at(key, at))??.is_some();
+            if is_there { Err(error) } else { Ok(None) }
+        }
+        fetched => fetched.map(Some),
     }
 }
 

@@ -336,7 +336,9 @@ impl Range {
                 Some(found) => found,
             };
             match self.fetch_value(&key, value) {
-                Ok(value) => return Ok(Some((key, value))),
+                Ok(Some(value)) => return Ok(Some((key, value))),
+                // It has been erased.
+                Ok(None) => {}
                 Err(error @ Error::Damaged { .. }) if self.skip_damaged => {
                     let next = [key.as_slice(), &[0]].concat();
                     self.note_damage(key, Some(next), error);
@@ -346,9 +348,10 @@ impl Range {
         }
     }
 
-    fn fetch_value(&self, key: &[u8], value: Value) -> Result<Vec<u8>> {
+    fn fetch_value(&self, key: &[u8], value: Value) -> Result<Option<Vec<u8>>> {
         let _open = self.shared.enter()?;
-        large::fetch(&self.shared, &self.slot, key, value)
+        let at = self.point.at(self.shared.times.get())?;
+        large::fetch_at(&self.shared, &self.slot, key, value, at)
     }
 
     fn finish(&mut self) {

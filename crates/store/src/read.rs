@@ -43,7 +43,7 @@ pub(crate) fn get(
 
 fn get_at(shared: &Core, slot: &Slot, key: &[u8], at: At) -> Result<Option<Vec<u8>>> {
     let found = slot.read(|tree| tree.get_at(key, at))??;
-    found.map(|value| large::fetch(shared, slot, key, value)).transpose()
+    found.map_or(Ok(None), |value| large::fetch_at(shared, slot, key, value, at))
 }
 
 /// Whether `key` has a value as of `at`, or as of now. A blob is not read, and nothing is
@@ -72,7 +72,7 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     let _open = shared.enter()?;
     let values = slot.read(|tree| tree.multi_get(&keys, at))?;
     let fetch = |(key, value): (&&[u8], esker_substrate::Result<Option<Value>>)| {
-        value?.map(|value| large::fetch(shared, slot, key, value)).transpose()
+        value?.map_or(Ok(None), |value| large::fetch_at(shared, slot, key, value, at))
     };
     keys.iter().zip(values).map(fetch).collect()
 }

@@ -19,6 +19,9 @@ use esker_harness::random::Random;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::runtime::Runtime;
 
+/// Different keys.
+const KEYS: u64 = 60;
+
 fn options() -> KeyspaceOptions {
     KeyspaceOptions::default().memtable_bytes(Some(2 << 10)).history(History::All)
 }
@@ -154,7 +157,7 @@ impl Run {
 
     /// Writes without history, and begins one then.
     fn begin_later(&mut self) {
-        for _ in 0..self.random.below(60) {
+        for _ in 0..self.random.below(KEYS) {
             self.commit();
         }
         self.keyspace.set_history(History::All).unwrap();
@@ -186,7 +189,7 @@ impl Run {
         let mut transaction = self.db.transaction().unwrap();
         let by_batch = self.random.percent(60);
         for _ in 0..calls {
-            let (key, value) = (key(self.random.below(60)), self.value());
+            let (key, value) = (key(self.random.below(KEYS)), self.value());
             let end = super_key(&key, self.random.below(12));
             match self.random.below(20) {
                 0..13 => {
@@ -234,7 +237,7 @@ impl Run {
 
     /// Erases some keys, where that can be.
     fn erase(&mut self) {
-        let keys = [key(self.random.below(60)), key(self.random.below(60))];
+        let keys = [key(self.random.below(KEYS)), key(self.random.below(KEYS))];
         let expired = self.versions.expired(self.now());
         if let Err(error) = self.keyspace.erase(&keys) {
             assert!(error.to_string().contains("history_share of 1.0"), "{error}");
@@ -331,7 +334,7 @@ impl Run {
         let since = oldest + self.random.below(newest - oldest + 1);
         let up_to = since + self.random.below(newest - since + 1);
         let (first, prefix) =
-            (key(self.random.below(60)), key(self.random.below(60))[..1].to_vec());
+            (key(self.random.below(KEYS)), key(self.random.below(KEYS))[..1].to_vec());
         let mut expected = Vec::new();
         for key in self.versions.keys() {
             let changes = self.versions.changes(&key, &self.writes).into_iter();
@@ -417,6 +420,9 @@ fn every_version_stays_as_it_was() {
         counts.add("versions", run.look_back_at_all());
     }
     assert!(counts.get("versions") > 10_000 && counts.get("past indexes") > 50);
+    // Each key is there in a version, or is not: by a scan from each end.
+    counts.add("answers", counts.get("versions") * 2 * KEYS);
+    assert!(counts.get("answers") >= 1_000_000, "{}", counts.get("answers"));
     counts.record().unwrap();
 }
 

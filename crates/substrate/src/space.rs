@@ -318,7 +318,7 @@ impl Space {
     }
 
     /// Free runs that the device has space for, in order.
-    fn backed_runs(&self) -> impl Iterator<Item = Extent> {
+    pub fn backed_runs(&self) -> impl Iterator<Item = Extent> {
         self.free.iter().map(|(start, units)| Extent { start: *start, units: *units })
     }
 

@@ -49,7 +49,7 @@ impl FdTreeIndex<'_> {
         let replaced = of_millionths(durable.history.replaced_millionths);
         let runs = durable.sorted_runs.len();
         let splits = load(durable, runs).splits(replaced, self.split_share());
-        if !merges_all || !(splits || self.index().must_split()) {
+        if !merges_all || !(splits || self.must_split()) {
             return None;
         }
         let upper = durable.main.levels.iter().filter(|level| !is_bottom(durable, level));

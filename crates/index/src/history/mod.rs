@@ -17,7 +17,6 @@
 //! Invariant: an index, past or of now, answers each version from its first one on without the
 //! others: what was live at its first version is in it.
 
-pub(crate) mod erase;
 pub(crate) mod retention;
 pub(crate) mod share;
 
@@ -93,6 +92,17 @@ impl Index {
     pub fn set_history(&self, history: History) {
         self.history.history.swap(Arc::new(Some(history)));
         self.history.is_kept.store(true, Ordering::Release);
+    }
+
+    /// From now on a full merge is a split, until the index of now begins with `version` or later.
+    pub fn split_after(&self, version: Seq) {
+        self.history.splits_after.fetch_max(version.0, Ordering::AcqRel);
+    }
+
+    /// Whether a full merge has to split, because [`Index::split_after`] asked for it.
+    pub fn must_split(&self) -> bool {
+        let asked = self.history.splits_after.load(Ordering::Acquire);
+        asked > self.durable.load().history.from.0
     }
 
     /// Where merges learn the times of versions. Without it, they keep what has expired.

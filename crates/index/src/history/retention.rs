@@ -112,6 +112,8 @@ impl Index {
         values: impl FnOnce(Seq) -> Vec<Extent>,
         commit: &mut Commit<'_>,
     ) -> Result<bool> {
+        // What is not given up now is given up when the next flush or merge is done.
+        let Some(_not_rewritten) = self.history.rewriting.try_lock() else { return Ok(false) };
         let _alone = (!planted::is(Bug::DroppedTwice)).then(|| self.starting.lock());
         let until = {
             let mut pins = self.pins.lock();

@@ -78,6 +78,11 @@ impl<'a> KindContext<'a> {
         self.index.history()
     }
 
+    /// Whether a full merge has to split: see [`Index::split_after`].
+    pub fn must_split(self) -> bool {
+        self.index.must_split()
+    }
+
     /// The time of a version; the first moment where it is not known. A lookup.
     pub fn time_of(self, version: Seq) -> Moment {
         self.index.time_of(version)

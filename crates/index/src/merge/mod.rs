@@ -13,6 +13,7 @@
 //! Invariant: between steps the merge is between two groups or is complete.
 
 pub mod delete;
+pub mod erase;
 pub(crate) mod flush;
 pub(crate) mod freeze;
 pub(crate) mod group;

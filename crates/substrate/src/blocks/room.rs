@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_device::Purpose;
+use esker_device::buffer::AlignedBuf;
 use esker_format::ptr::{Extent, UNIT_BYTES};
 
 use super::{BlockStore, GROWTH_SHARE, GROWTH_UNITS, freed_twice, full};
@@ -34,6 +35,8 @@ use crate::planted::{self, Bug};
 use crate::space::Space;
 use crate::sync::MutexGuard;
 
+/// Free space is overwritten in pieces of this many bytes.
+const WIPE_BYTES: usize = 64 << 10;
 /// Free space beyond all that is kept: for flushes that take more than was calculated.
 pub(super) const MARGIN_UNITS: u64 = 4;
 /// This share of the file is reserved for merges, in addition to the fixed part: fences of their
@@ -485,6 +488,26 @@ impl BlockStore {
         self.discard_unknown(&mut space)?;
         let kept = if planted::is(Bug::ReserveDiscarded) { 0 } else { self.room.kept(&space) };
         self.discard_beyond(&mut space, kept)
+    }
+
+    /// Writes zeros over the free space that stays the data file's: nothing of what was there is
+    /// left. Nothing is allocated meanwhile.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn wipe_free(&self) -> Result<()> {
+        let space = self.held();
+        let zeros = AlignedBuf::zeroed(WIPE_BYTES);
+        for run in space.backed_runs() {
+            let mut at = run.offset();
+            while at < run.offset() + run.bytes() {
+                let bytes = (run.offset() + run.bytes() - at).min(WIPE_BYTES as u64);
+                let part = zeros.get(..bytes as usize).unwrap_or_default();
+                self.file.write_at(at, part, Purpose::Gc)?;
+                at += bytes;
+            }
+        }
+        Ok(())
     }
 
     /// Until the guard is dropped the data file takes no space of the device: lent space is not

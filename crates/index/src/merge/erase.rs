@@ -6,7 +6,8 @@
 //! refers to it.
 //!
 //! Invariant: only one past index is rewritten at a time, and none while the index is paused: the
-//! space that is taken for it has no owner until it is recorded.
+//! space that is taken for it has no owner until it is recorded. No past index is given up
+//! meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use esker_format::value_ref::ValueRef;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::runs::RunSet;
-use esker_substrate::sync::atomic::Ordering;
 
 use crate::build::insert::{Insert, Plan, Sink, top_bytes_max};
 use crate::kind::context::KindContext;
@@ -103,17 +103,6 @@ impl Index {
         Ok(found.map(|found| (found.seq, found.data.as_data().is_delete())))
     }
 
-    /// From now on a full merge is a split, until the index of now begins with `version` or later.
-    pub fn split_after(&self, version: Seq) {
-        self.history.splits_after.fetch_max(version.0, Ordering::AcqRel);
-    }
-
-    /// Whether a full merge has to split, because [`Index::split_after`] asked for it.
-    pub fn must_split(&self) -> bool {
-        let asked = self.history.splits_after.load(Ordering::Acquire);
-        asked > self.durable.load().history.from.0
-    }
-
     /// Rewrites the past indexes that have one of `keys`, without them. `values` returns the space
     /// of blobs that the past index which ends at a version has for itself. How many that were.
     ///
@@ -131,8 +120,11 @@ impl Index {
     ) -> Result<u64> {
         let mut rewritten = 0;
         for past in self.past_indexes() {
+            // While this is held, it is not given up: nothing else keeps its blocks.
             let _alone = self.history.rewriting.lock();
-            if self.has_any(&past, keys)? && self.rewrite(&past, keys, &values, commit)? {
+            let is_there = self.past_indexes().iter().any(|there| Arc::ptr_eq(there, &past));
+            if is_there && self.has_any(&past, keys)? {
+                self.rewrite(&past, keys, &values, commit)?;
                 rewritten += 1;
             }
         }
@@ -150,14 +142,13 @@ impl Index {
         Ok(false)
     }
 
-    /// Whether the index was still there.
     fn rewrite(
         &self,
         past: &Arc<PastIndex>,
         keys: &Keys,
         values: &impl Fn(Seq) -> Vec<Extent>,
         commit: &mut Commit<'_>,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let mut rewrite = Rewrite::new(self, past, keys)?;
         let units = rewrite.plan.data_bytes.div_ceil(UNIT_BYTES);
         let _room = self.env.blocks.reserve(units + units / 64 + 64)?;
@@ -170,12 +161,6 @@ impl Index {
         if let Err(error) = done {
             self.give_back(&mut insert, leftover);
             return Err(self.poison_if_write_failed(error));
-        }
-        // Merges that begin now would change the past indexes.
-        let _starting = self.starting.lock();
-        if !self.past_indexes().iter().any(|there| Arc::ptr_eq(there, past)) {
-            self.give_back(&mut insert, leftover);
-            return Ok(false);
         }
         let mut own = RunSet::default();
         values(past.until).into_iter().for_each(|run| own.include(run));
@@ -190,7 +175,7 @@ impl Index {
             let leftover = std::mem::take(&mut change.leftover);
             self.give_back(&mut change.insert, leftover);
         }
-        made.map(|()| true)
+        made
     }
 
     /// Frees what was taken in vain.
