@@ -38,17 +38,23 @@ pub(crate) fn to_remove<'a>(
     let _open = shared.enter()?;
     let mut found = Vec::new();
     for key in keys {
-        let newest = slot.read(|tree| tree.newest_entry(key))??;
+        let newest = slot.read(|tree| tree.newest_entry(key, Seq::MAX))??;
         found.extend(newest.filter(|(_, removes)| !removes).map(|_| key.as_slice()));
     }
     Ok(found)
 }
 
-/// Erases keys that have been removed.
-pub(crate) fn erase(shared: &Core, slot: &Arc<Slot>, keys: &ErasedKeys) -> Result<()> {
+/// Erases the versions of keys up to number `written`; all keys that were there then had been
+/// removed at number `removed`.
+pub(crate) fn erase(
+    shared: &Core,
+    slot: &Arc<Slot>,
+    keys: &ErasedKeys,
+    (written, removed): (Seq, Seq),
+) -> Result<()> {
     let _span = tracing::debug_span!("erase", keyspace = slot.name).entered();
     shared.poison.check()?;
-    leave_behind(shared, slot, keys)?;
+    leave_behind(shared, slot, keys, (written, removed))?;
     let commit = &mut |meta: &_, edits: &_| commit_index(shared, slot.id, meta, edits);
     slot.tree()?.erase_past(keys, |until| own_values(shared, slot, until), commit)?;
     slot.tree()?.collect()?;
@@ -56,20 +62,29 @@ pub(crate) fn erase(shared: &Core, slot: &Arc<Slot>, keys: &ErasedKeys) -> Resul
     Ok(shared.env.blocks.wipe_free()?)
 }
 
-/// Compacts until the index of now has no entry of the keys.
-fn leave_behind(shared: &Core, slot: &Arc<Slot>, keys: &ErasedKeys) -> Result<()> {
-    let tree = slot.tree()?;
-    for key in keys {
-        if let Some((newest, _)) = tree.newest_entry(key)? {
-            tree.split_after(newest);
-        }
-    }
+/// Compacts until the index of now has no such version of the keys.
+fn leave_behind(
+    shared: &Core,
+    slot: &Arc<Slot>,
+    keys: &ErasedKeys,
+    (written, removed): (Seq, Seq),
+) -> Result<()> {
     for _ in 0..COMPACTIONS_MAX {
-        if !slot.tree()?.must_split() {
+        // A split as of this number or later copies none of them.
+        let mut until = Seq(0);
+        for key in keys {
+            if slot.read(|tree| tree.newest_entry(key, written))??.is_some() {
+                let newest = slot.read(|tree| tree.newest_entry(key, removed))??;
+                until = newest.map_or(until, |(seq, _)| until.max(seq));
+            }
+        }
+        slot.tree()?.split_after(until);
+        if until == Seq(0) {
             return Ok(());
         }
         maintenance::compact(shared, slot)?;
     }
+    slot.tree()?.split_after(Seq(0));
     Err(Error::invalid(format!(
         "keyspace {} could not be compacted, which erasing takes: make space and erase again",
         slot.name

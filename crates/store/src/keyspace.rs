@@ -517,11 +517,13 @@ impl Keyspace {
         self.shared.check_process()?;
         erase::check(&self.slot)?;
         keys.iter().try_for_each(|key| validate_key(key))?;
+        let written = self.shared.snapshots().visible();
         for key in erase::to_remove(&self.shared, &self.slot, &keys)? {
             self.remove(key)?;
         }
+        let removed = self.shared.snapshots().visible();
         let _open = self.shared.enter()?;
-        erase::erase(&self.shared, &self.slot, &keys)
+        erase::erase(&self.shared, &self.slot, &keys, (written, removed))
     }
 
     fn scan(&self, interval: Interval) -> Result<Range> {

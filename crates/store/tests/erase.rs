@@ -134,6 +134,36 @@ fn a_power_cut_leaves_each_version_with_the_key_or_without() {
     counts.record().unwrap();
 }
 
+/// What a split under way has passed is in its inputs, which become a past index.
+#[test]
+fn keys_are_erased_whatever_merge_is_under_way() {
+    let device = MemoryDevice::new();
+    let db = small(&device).inline_merges(1).open().unwrap();
+    let keyspace = db.keyspace("past", options().inline_bytes_max(1 << 10)).unwrap();
+    let random = Random::new(2);
+    let mut merging = 0;
+    for round in 0..1_500_u64 {
+        let key = format!("key {:02}", random.below(30));
+        keyspace.insert(&key, random.bytes(random.within(&(200..=390)))).unwrap();
+        if round % 40 == 0 {
+            ERASED.iter().for_each(|key| keyspace.remove(key).unwrap());
+        }
+        let stats = db.stats().unwrap().keyspaces;
+        let is_merging = stats.iter().any(|keyspace| keyspace.merge.is_some());
+        if !is_merging && round % 20 != 0 {
+            continue;
+        }
+        merging += u64::from(is_merging);
+        let again = small(&copy(&device)).inline_merges(1).open().unwrap();
+        let keyspace = again.open_keyspace("past").unwrap().unwrap();
+        keyspace.erase(ERASED).unwrap();
+        for key in ERASED {
+            assert_eq!(keyspace.history(key).unwrap().count(), 0, "{round}");
+        }
+    }
+    assert!(merging > 20, "{merging}");
+}
+
 /// An erasing that finds no space leaves everything as it was, and succeeds when there is some.
 #[test]
 fn a_full_device_is_an_error() {

@@ -94,15 +94,17 @@ impl Index {
         self.history.is_kept.store(true, Ordering::Release);
     }
 
-    /// From now on a full merge is a split, until the index of now begins with `version` or later.
+    /// From now on a full merge is a split, until the index of now begins with `version` or later;
+    /// not any more with version 0.
     pub fn split_after(&self, version: Seq) {
-        self.history.splits_after.fetch_max(version.0, Ordering::AcqRel);
+        self.history.splits_after.store(version.0, Ordering::Release);
     }
 
     /// Whether a full merge has to split, because [`Index::split_after`] asked for it.
     pub fn must_split(&self) -> bool {
-        let asked = self.history.splits_after.load(Ordering::Acquire);
-        asked > self.durable.load().history.from.0
+        let (asked, durable) = (&self.history.splits_after, self.durable.load());
+        let is_empty = durable.main.levels.is_empty() && durable.sorted_runs.is_empty();
+        !is_empty && asked.load(Ordering::Acquire) > durable.history.from.0
     }
 
     /// Where merges learn the times of versions. Without it, they keep what has expired.

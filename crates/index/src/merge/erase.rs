@@ -23,6 +23,7 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::runs::RunSet;
 
 use crate::build::insert::{Insert, Plan, Sink, top_bytes_max};
+use crate::job::BackgroundJob;
 use crate::kind::context::KindContext;
 use crate::merge::group::out_of_order;
 use crate::merge::stage::{Next, Stage};
@@ -91,15 +92,21 @@ struct Rewrite<'a> {
 }
 
 impl Index {
-    /// The number of the newest entry of `key` in the index of now, and whether it is a deletion;
-    /// `None` where it has none. A lookup.
+    /// The number of the newest entry of `key` up to a number in the index of now, and whether it is
+    /// a deletion; `None` where it has none. What a split under way copies from counts: it is not a past index
+    /// yet. A lookup.
     ///
     /// # Errors
     /// Those of [`Index::get`].
-    pub fn newest_entry(&self, key: &[u8]) -> Result<Option<(Seq, bool)>> {
+    pub fn newest_entry(&self, key: &[u8], up_to: Seq) -> Result<Option<(Seq, bool)>> {
         let _shared = self.share();
-        let view = self.views.load();
-        let found = view.get_any(&self.reader, &Probe::new(key, Seq::MAX))?;
+        let (view, probe) = (self.views.load(), Probe::new(key, up_to));
+        let mut found = view.get_any(&self.reader, &probe)?;
+        if found.is_none() {
+            let merge = view.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
+            let split = merge.filter(|merge| merge.splits_at.is_some());
+            found = split.map_or(Ok(None), |split| split.get_in_inputs(&self.reader, &probe))?;
+        }
         Ok(found.map(|found| (found.seq, found.data.as_data().is_delete())))
     }
 
