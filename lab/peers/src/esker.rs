@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Duration;
 
-use esker::{Compaction, Db, Keyspace, KeyspaceOptions};
+use esker::{Compaction, Db, Keyspace, KeyspaceOptions, Stats};
 
 use crate::system::{Arrangement, Durability, Error, Figures, Held, Name, Result, System, rest};
 
@@ -27,7 +27,7 @@ pub(crate) fn open(
     Ok(Box::new(Esker { db, keyspace }))
 }
 
-fn failed(error: esker::Error) -> Error {
+pub(crate) fn failed(error: esker::Error) -> Error {
     Name::Esker.failed(error)
 }
 
@@ -38,14 +38,45 @@ const fn durability(of: Durability) -> esker::Durability {
     }
 }
 
-impl Esker {
-    /// The counter that changes while anything runs in the background: bytes written, the log's
-    /// excepted.
-    fn bytes_moved(&self) -> Result<u64> {
-        let stats = self.db.stats().map_err(failed)?;
-        let moved = stats.io.iter().filter(|row| row.purpose != "log");
-        Ok(moved.map(|row| row.bytes_written).sum())
+/// The counter that changes while anything runs in the background: bytes written, the log's
+/// excepted.
+fn bytes_moved(db: &Db) -> Result<u64> {
+    let stats = db.stats().map_err(failed)?;
+    let moved = stats.io.iter().filter(|row| row.purpose != "log");
+    Ok(moved.map(|row| row.bytes_written).sum())
+}
+
+/// Flushes, and waits until nothing is merged any more.
+pub(crate) fn wait_idle(db: &Db) -> Result<Duration> {
+    db.flush().map_err(failed)?;
+    let mut last = bytes_moved(db)?;
+    rest(|| {
+        let now = bytes_moved(db)?;
+        let busy = now != last;
+        last = now;
+        Ok(busy)
+    })
+}
+
+/// The counters of a store.
+pub(crate) fn figures(stats: &Stats) -> Figures {
+    let mut figures = Figures::new();
+    for row in &stats.io {
+        let mut put = |what: &str, value: u64| {
+            figures.insert(format!("{what}_{}", row.purpose), value as f64);
+        };
+        put("reads", row.reads);
+        put("bytes_read", row.bytes_read);
+        put("bytes_written", row.bytes_written);
+        put("syncs", row.syncs);
     }
+    let merges: u64 = stats.keyspaces.iter().map(|keyspace| keyspace.merges).sum();
+    figures.insert("merges".to_owned(), merges as f64);
+    figures.insert("memtable_bytes".to_owned(), stats.memory.memtable_bytes as f64);
+    figures.insert("fence_bytes".to_owned(), stats.memory.fence_bytes as f64);
+    figures.insert("cache_bytes".to_owned(), stats.memory.cache_bytes as f64);
+    figures.insert("allocated_bytes".to_owned(), stats.space.allocated_bytes as f64);
+    figures
 }
 
 impl System for Esker {
@@ -84,14 +115,7 @@ impl System for Esker {
     }
 
     fn wait_idle(&self) -> Result<Duration> {
-        self.db.flush().map_err(failed)?;
-        let mut last = self.bytes_moved()?;
-        rest(|| {
-            let now = self.bytes_moved()?;
-            let busy = now != last;
-            last = now;
-            Ok(busy)
-        })
+        wait_idle(&self.db)
     }
 
     fn compact(&self) -> Result<()> {
@@ -99,24 +123,7 @@ impl System for Esker {
     }
 
     fn figures(&self) -> Result<Figures> {
-        let stats = self.db.stats().map_err(failed)?;
-        let mut figures = Figures::new();
-        for row in &stats.io {
-            let mut put = |what: &str, value: u64| {
-                figures.insert(format!("{what}_{}", row.purpose), value as f64);
-            };
-            put("reads", row.reads);
-            put("bytes_read", row.bytes_read);
-            put("bytes_written", row.bytes_written);
-            put("syncs", row.syncs);
-        }
-        let merges: u64 = stats.keyspaces.iter().map(|keyspace| keyspace.merges).sum();
-        figures.insert("merges".to_owned(), merges as f64);
-        figures.insert("memtable_bytes".to_owned(), stats.memory.memtable_bytes as f64);
-        figures.insert("fence_bytes".to_owned(), stats.memory.fence_bytes as f64);
-        figures.insert("cache_bytes".to_owned(), stats.memory.cache_bytes as f64);
-        figures.insert("allocated_bytes".to_owned(), stats.space.allocated_bytes as f64);
-        Ok(figures)
+        Ok(figures(&self.db.stats().map_err(failed)?))
     }
 
     fn close(self: Box<Self>) -> Result<()> {

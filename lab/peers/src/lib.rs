@@ -5,6 +5,7 @@
 //! | [`system`] | what every store can be asked |
 //! | [`esker`] | Esker itself |
 //! | `rocksdb`, `fjall`, `redb` | peers, each behind the feature of its name |
+//! | [`versions`] | stores that keep every version, behind a trait of their own |
 //!
 //! Each file states its store's settings: the memory budget shared out as its authors recommend,
 //! no compression, no durability weaker than Esker's. Peers are off by default: two need a system
@@ -18,5 +19,6 @@ pub mod redb;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 pub mod system;
+pub mod versions;
 
 pub use system::{Arrangement, Durability, Error, Figures, Held, Name, Result, System};

@@ -124,9 +124,10 @@ impl System for Redb {
     fn compact(&self) -> Result<()> {
         match self.db.write().compact() {
             Ok(_) => Ok(()),
-            Err(redb::CompactionError::TransactionInProgress) => {
-                Err(Error::Unable { system: Name::Redb, what: "compact while a scan is open" })
-            }
+            Err(redb::CompactionError::TransactionInProgress) => Err(Error::Unable {
+                system: Name::Redb.as_str(),
+                what: "compact while a scan is open",
+            }),
             Err(error) => Err(failed(error)),
         }
     }

@@ -44,50 +44,71 @@ struct Rocksdb {
     db: DB,
 }
 
-fn failed(error: rocksdb::Error) -> Error {
+pub(crate) fn failed(error: rocksdb::Error) -> Error {
     Name::Rocksdb.failed(error)
 }
 
-fn options(budget_bytes: u64) -> Result<Options> {
-    let part = |divisor: u64| usize::try_from(budget_bytes / divisor).unwrap_or(usize::MAX);
+fn part(budget_bytes: u64, divisor: u64) -> usize {
+    usize::try_from(budget_bytes / divisor).unwrap_or(usize::MAX)
+}
+
+/// The options of files.
+pub(crate) fn blocks(budget_bytes: u64) -> Result<BlockBasedOptions> {
     let mut blocks = BlockBasedOptions::default();
-    blocks.set_block_cache(&Cache::new_lru_cache(part(2)).map_err(failed)?);
+    blocks.set_block_cache(&Cache::new_lru_cache(part(budget_bytes, 2)).map_err(failed)?);
     blocks.set_cache_index_and_filter_blocks(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
     blocks.set_bloom_filter(10.0, false);
     blocks.set_block_size(4 << 10);
+    Ok(blocks)
+}
 
+/// The options of a store whose files are written so.
+pub(crate) fn options(budget_bytes: u64, blocks: &BlockBasedOptions) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
-    options.set_block_based_table_factory(&blocks);
-    options.set_write_buffer_size(part(WRITE_BUFFER_DIVISOR));
+    options.set_block_based_table_factory(blocks);
+    options.set_write_buffer_size(part(budget_bytes, WRITE_BUFFER_DIVISOR));
     options.set_max_write_buffer_number(WRITE_BUFFERS);
     options.set_target_file_size_base(budget_bytes / 4);
     options.set_max_bytes_for_level_base(budget_bytes);
     options.set_max_background_jobs(2);
     options.set_compression_type(DBCompressionType::None);
-    Ok(options)
+    options
 }
 
 pub(crate) fn open(folder: &Path, budget_bytes: u64) -> Result<Box<dyn System>> {
-    let db = DB::open(&options(budget_bytes)?, folder).map_err(failed)?;
+    let options = options(budget_bytes, &blocks(budget_bytes)?);
+    let db = DB::open(&options, folder).map_err(failed)?;
     Ok(Box::new(Rocksdb { db }))
 }
 
-impl Rocksdb {
-    fn is_busy(&self) -> Result<bool> {
-        for property in BUSY {
-            if self.property(property)? > 0 {
-                return Ok(true);
-            }
+fn is_busy(db: &DB) -> Result<bool> {
+    for name in BUSY {
+        if property(db, name)? > 0 {
+            return Ok(true);
         }
-        Ok(false)
     }
+    Ok(false)
+}
 
-    fn property(&self, name: &str) -> Result<u64> {
-        Ok(self.db.property_int_value(name).map_err(failed)?.unwrap_or(0))
-    }
+fn property(db: &DB, name: &str) -> Result<u64> {
+    Ok(db.property_int_value(name).map_err(failed)?.unwrap_or(0))
+}
 
+/// Flushes, and waits until nothing is compacted any more.
+pub(crate) fn wait_idle(db: &DB) -> Result<Duration> {
+    db.flush().map_err(failed)?;
+    rest(|| is_busy(db))
+}
+
+/// The counters of a store.
+pub(crate) fn figures(db: &DB) -> Result<Figures> {
+    let table_files = property(db, "rocksdb.total-sst-files-size")?;
+    Ok(Figures::from([("table_file_bytes".to_owned(), table_files as f64)]))
+}
+
+impl Rocksdb {
     /// Reads on from the position of the iterator.
     fn read(iterator: &mut DBRawIterator<'_>, entries: u64) -> Result<u64> {
         let mut seen = 0;
@@ -135,8 +156,7 @@ impl System for Rocksdb {
     }
 
     fn wait_idle(&self) -> Result<Duration> {
-        self.db.flush().map_err(failed)?;
-        rest(|| self.is_busy())
+        wait_idle(&self.db)
     }
 
     fn compact(&self) -> Result<()> {
@@ -147,10 +167,7 @@ impl System for Rocksdb {
     }
 
     fn figures(&self) -> Result<Figures> {
-        let mut figures = Figures::new();
-        let table_files = self.property("rocksdb.total-sst-files-size")?;
-        figures.insert("table_file_bytes".to_owned(), table_files as f64);
-        Ok(figures)
+        figures(&self.db)
     }
 
     fn close(self: Box<Self>) -> Result<()> {

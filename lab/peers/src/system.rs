@@ -27,7 +27,7 @@ pub enum Error {
     #[error("{system}: {message}")]
     Failed {
         /// Which store.
-        system: Name,
+        system: &'static str,
         /// Its message.
         message: String,
     },
@@ -35,13 +35,13 @@ pub enum Error {
     #[error("{system} cannot {what}")]
     Unable {
         /// Which store.
-        system: Name,
+        system: &'static str,
         /// The request.
         what: &'static str,
     },
     /// The peer was left out when this program was built.
     #[error("{0} is not built in: build with `--features peers`")]
-    NotBuilt(Name),
+    NotBuilt(&'static str),
 }
 
 /// The result of asking a store.
@@ -93,7 +93,13 @@ impl Name {
     }
 
     pub(crate) fn failed(self, error: impl fmt::Display) -> Error {
-        Error::Failed { system: self, message: error.to_string() }
+        Error::failed(self.as_str(), error)
+    }
+}
+
+impl Error {
+    pub(crate) fn failed(system: &'static str, error: impl fmt::Display) -> Self {
+        Self::Failed { system, message: error.to_string() }
     }
 }
 
@@ -230,7 +236,7 @@ pub fn open(
         #[cfg(feature = "redb")]
         Name::Redb => crate::redb::open(folder, budget_bytes),
         #[cfg(not(all(feature = "rocksdb", feature = "fjall", feature = "redb")))]
-        name => Err(Error::NotBuilt(name)),
+        name => Err(Error::NotBuilt(name.as_str())),
     }
 }
 
