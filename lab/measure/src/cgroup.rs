@@ -65,6 +65,14 @@ pub fn enter(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("cgroup.procs"), "0")
 }
 
+/// Moves this process back to the group of all.
+///
+/// # Errors
+/// The kernel's.
+pub fn leave() -> io::Result<()> {
+    enter(Path::new(ROOT))
+}
+
 /// The most memory, page cache included, that the group at `folder` has used, in bytes.
 #[must_use]
 pub fn peak_bytes(folder: &Path) -> Option<u64> {

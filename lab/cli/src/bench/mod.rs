@@ -3,6 +3,7 @@
 //! `watch` shows how far it is, `table` prints what came out. The process that this command
 //! starts for each run is this command again, with `--child`.
 
+mod history;
 mod operations;
 mod permute;
 mod sqlite;
@@ -10,12 +11,13 @@ mod table;
 mod watch;
 
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use esker::{Compaction, CompactionPolicy, IndexKind};
+use esker_experiments::progress::Event;
 use esker_experiments::stores::bench::{self, Plan, Program};
 use esker_experiments::stores::child;
 use esker_experiments::stores::rows::Row;
@@ -26,6 +28,7 @@ use esker_terminal::exit::Failure;
 use esker_terminal::kind::index_kind;
 use esker_terminal::output::Output;
 use esker_terminal::signals::Interrupt;
+use indicatif::ProgressBar;
 
 use self::watch::Watcher;
 use crate::live;
@@ -100,6 +103,9 @@ pub struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Measure keyspaces with history, compared with other ways of keeping every version
+    #[command(long_about = history::HELP)]
+    History(history::History),
     /// Measure transactions, compression, backups, a queue, large values and counters
     Operations(operations::Operations),
     /// Measure rearranging arrays, compared with copies and other methods
@@ -149,6 +155,7 @@ fn rate(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     match &args.what {
+        Some(What::History(args)) => return history::run(args),
         Some(What::Operations(args)) => return operations::run(args),
         Some(What::Permute(args)) => return permute::run(args),
         Some(What::Sqlite(args)) => return sqlite::run(args),
@@ -271,6 +278,21 @@ fn print(found: &Findings) -> Result<(), Failure> {
     let mut output = Output::new();
     output.bytes(table::text(found).as_bytes())?;
     output.flush()
+}
+
+/// Shows how far a comparison is.
+fn hear(bar: &ProgressBar, event: Event<'_>) {
+    match event {
+        Event::Progress(what, part) => {
+            if bar.message() != what {
+                bar.reset();
+                bar.set_message(what.to_owned());
+            }
+            bar.set_position((part * 100.0) as u64);
+        }
+        Event::Done(line) if stderr().is_terminal() => bar.suspend(|| eprintln!("esker: {line}")),
+        Event::Done(line) => eprintln!("esker: {line}"),
+    }
 }
 
 /// A bar as a line.

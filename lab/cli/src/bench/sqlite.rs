@@ -1,22 +1,20 @@
 //! `bench sqlite`: SQLite over the page store, compared with SQLite's own journal modes.
 
-use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use esker_experiments::sqlite::mode::Mode;
 use esker_experiments::sqlite::probe::Probe;
-use esker_experiments::sqlite::{self, Event, Plan, Workload};
+use esker_experiments::sqlite::{self, Plan, Workload};
 use esker_lab_result::Findings;
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::progress;
 use esker_terminal::signals::Interrupt;
 use esker_terminal::table::Table;
-use indicatif::ProgressBar;
 
-use super::{folder, keep, verdict};
+use super::{folder, hear, keep, verdict};
 use crate::measuring::{failure, known};
 
 pub(super) const HELP: &str = "\
@@ -157,20 +155,6 @@ pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {
         output.line(&verdict(bar))?;
     }
     output.flush()
-}
-
-fn hear(bar: &ProgressBar, event: Event<'_>) {
-    match event {
-        Event::Progress(what, part) => {
-            if bar.message() != what {
-                bar.reset();
-                bar.set_message(what.to_owned());
-            }
-            bar.set_position((part * 100.0) as u64);
-        }
-        Event::Done(line) if stderr().is_terminal() => bar.suspend(|| eprintln!("esker: {line}")),
-        Event::Done(line) => eprintln!("esker: {line}"),
-    }
 }
 
 /// A column: its heading, the metric, what one unit of it is, and digits behind the point.

@@ -114,7 +114,7 @@ fn must(bound: &Bound) -> String {
     format!("{sense} {limit} ({factor} × {system}{control})")
 }
 
-fn ratio(ours: Option<f64>, theirs: Option<f64>) -> String {
+pub(super) fn ratio(ours: Option<f64>, theirs: Option<f64>) -> String {
     match (ours, theirs) {
         (Some(ours), Some(theirs)) if theirs != 0.0 => format!("{:.2}", ours / theirs),
         _ => String::new(),
@@ -122,7 +122,7 @@ fn ratio(ours: Option<f64>, theirs: Option<f64>) -> String {
 }
 
 /// Three digits that count.
-fn number(value: Option<f64>) -> String {
+pub(super) fn number(value: Option<f64>) -> String {
     let Some(value) = value else { return "-".to_owned() };
     let size = value.abs();
     if size >= 100.0 {

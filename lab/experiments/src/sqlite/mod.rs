@@ -24,6 +24,7 @@ use esker_workload::tpcc::{Sizes, load};
 use rusqlite::Connection;
 
 use self::mode::{Mode, Place};
+use crate::progress::{Event, Watch};
 use crate::{Error, Result};
 
 /// The work that a run does.
@@ -85,35 +86,6 @@ impl Plan {
     }
 }
 
-/// Something that happened.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Event<'a> {
-    /// The work that is under way, and the part of it that is done, from 0 to 1.
-    Progress(&'a str, f64),
-    /// One line about what is done.
-    Done(&'a str),
-}
-
-/// The receiver of events, which decides whether to go on.
-pub struct Watch<'a> {
-    what: String,
-    tell: &'a mut dyn FnMut(Event<'_>) -> bool,
-}
-
-impl Watch<'_> {
-    /// Says how far it is.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`] where it is not to go on.
-    pub fn progress(&mut self, part: f64) -> Result<()> {
-        self.say(|what| Event::Progress(what, part.clamp(0.0, 1.0)))
-    }
-
-    fn say<'b>(&'b mut self, event: impl FnOnce(&'b str) -> Event<'b>) -> Result<()> {
-        if (self.tell)(event(&self.what)) { Ok(()) } else { Err(Error::Interrupted) }
-    }
-}
-
 /// Measures; `tell` hears what happens, and says whether to go on. Each mode is a system.
 ///
 /// # Errors
@@ -121,7 +93,7 @@ impl Watch<'_> {
 /// transactions make of it.
 pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Findings> {
     mode::link()?;
-    let mut watch = Watch { what: "what a sync costs".to_owned(), tell };
+    let mut watch = Watch::new("what a sync costs", tell);
     watch.progress(0.0)?;
     let probe = probe::probe(&plan.folder)?;
     let filled = plan.folder.join("filled.db");
@@ -138,9 +110,7 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Findi
             };
             let metrics = one(plan, *mode, &filled, &mut watch)?;
             let line = line(plan, &watch.what, &metrics);
-            if !(watch.tell)(Event::Done(&line)) {
-                return Err(Error::Interrupted);
-            }
+            watch.done(&line)?;
             found.add(None, name, None, metrics);
         }
     }

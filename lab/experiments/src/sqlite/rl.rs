@@ -14,8 +14,9 @@ use super::counters::Counters;
 use super::mode::Place;
 use super::readers;
 use super::shared::{Phase, Shared};
-use super::{Plan, Watch, failed};
+use super::{Plan, failed};
 use crate::Result;
+use crate::progress::Watch;
 
 /// The step after which the tables are looked at, from 0 on: the last but one.
 const LAST_WITH_ROWS: usize = STEPS.len() - 2;

@@ -14,7 +14,8 @@ use rusqlite::Connection;
 use super::counters::Counters;
 use super::mode::Place;
 use super::shared::{Phase, Shared, is_busy};
-use super::{Plan, Watch, bars, failed, readers};
+use super::{Plan, bars, failed, readers};
+use crate::progress::Watch;
 use crate::{Error, Result};
 
 /// The transactions of a worker while it counted.

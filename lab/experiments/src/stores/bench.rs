@@ -301,7 +301,7 @@ fn copy_store(from: &Path, to: &Path) -> Result<()> {
 
 /// Makes the files below `folder` durable and drops them from the page cache, so that a run
 /// begins with nothing of its store in memory.
-fn forget_pages(folder: &Path) -> Result<()> {
+pub(crate) fn forget_pages(folder: &Path) -> Result<()> {
     let what = || format!("read {}", folder.display());
     for entry in fs::read_dir(folder).map_err(Error::system(what()))? {
         let path = entry.map_err(Error::system(what()))?.path();

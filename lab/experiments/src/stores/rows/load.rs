@@ -12,7 +12,7 @@ use crate::Result;
 use crate::stores::rows::{Run, insert, steady};
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
-    let before = steady::Counters::now(run.store)?;
+    let before = steady::Counters::now(run.store.figures()?);
     run.peak.reset(&run.task.folder);
     let start = Instant::now();
     let user_bytes = run.write_all(uniform::load(run.sizes.entries), run.sizes.entries)?;
@@ -23,7 +23,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     let peak_bytes = run.peak.bytes(&run.task.folder);
 
     let mut metrics = summary(run.sizes.entries, putting, total, peak_bytes, user_bytes);
-    before.written_since(run.store, user_bytes, &mut metrics)?;
+    before.written_since(&run.store.figures()?, user_bytes, &mut metrics);
     insert(&mut metrics, "control_max_us", Some(run.control.longest_micros()));
     Ok(metrics)
 }

@@ -92,7 +92,7 @@ fn written(
     requests: &mut dyn Iterator<Item = Request>,
     count: u64,
 ) -> Result<Metrics> {
-    let before = steady::Counters::now(run.store)?;
+    let before = steady::Counters::now(run.store.figures()?);
     let mut value = vec![0; pattern.value_bytes];
     let mut user_bytes = 0;
     for (done, request) in (0..count).zip(requests) {
@@ -112,7 +112,7 @@ fn written(
     run.store.wait_idle()?;
     run.store.persist()?;
     let mut metrics = Metrics::new();
-    before.written_since(run.store, user_bytes, &mut metrics)?;
+    before.written_since(&run.store.figures()?, user_bytes, &mut metrics);
     Ok(metrics)
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use esker_lab_measure::process::DeviceBytes;
 use esker_lab_result::Metrics;
-use esker_peers::{Figures, System};
+use esker_peers::Figures;
 use esker_workload::Request;
 
 use crate::Result;
@@ -22,38 +22,26 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those of now.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub fn now(store: &dyn System) -> Result<Self> {
-        Ok(Self { process: DeviceBytes::now(), store: store.figures()? })
+    /// Those of now, with the store's own.
+    #[must_use]
+    pub fn now(store: Figures) -> Self {
+        Self { process: DeviceBytes::now(), store }
     }
 
     /// Adds what was written since then for each user byte: by the process, and by purpose where
     /// the store tells.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub fn written_since(
-        &self,
-        store: &dyn System,
-        user_bytes: u64,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
+    pub fn written_since(&self, figures: &Figures, user_bytes: u64, metrics: &mut Metrics) {
         let per_byte = |bytes: f64| bytes / user_bytes.max(1) as f64;
         if let (Some(now), Some(before)) = (DeviceBytes::now(), self.process) {
             let written = now.since(before).written as f64;
             metrics.insert("written_per_byte".to_owned(), per_byte(written));
         }
-        let figures = store.figures()?;
         for name in figures.keys().filter(|name| name.starts_with("bytes_written_")) {
             let purpose = name.trim_start_matches("bytes_");
-            let written = grown(&self.store, &figures, name).map(per_byte);
+            let written = grown(&self.store, figures, name).map(per_byte);
             insert(metrics, &format!("{purpose}_per_byte"), written);
         }
-        insert(metrics, "merges", grown(&self.store, &figures, "merges"));
-        Ok(())
+        insert(metrics, "merges", grown(&self.store, figures, "merges"));
     }
 }
 
@@ -68,7 +56,7 @@ pub(super) fn run<R: Iterator<Item = Request>>(
     run.store.wait_idle()?;
     run.store.persist()?;
 
-    let before = Counters::now(run.store)?;
+    let before = Counters::now(run.store.figures()?);
     run.control.reset();
     run.peak.reset(&run.task.folder);
     let start = Instant::now();
@@ -82,7 +70,7 @@ pub(super) fn run<R: Iterator<Item = Request>>(
         ("rate".to_owned(), run.sizes.steady as f64 / seconds.max(1e-9)),
         ("peak_over_live".to_owned(), peak_bytes / live_bytes(&requests).max(1) as f64),
     ]);
-    before.written_since(run.store, user_bytes, &mut metrics)?;
+    before.written_since(&run.store.figures()?, user_bytes, &mut metrics);
     insert(&mut metrics, "control_max_us", Some(run.control.longest_micros()));
     Ok(metrics)
 }
