@@ -154,6 +154,8 @@ fn print(plan: &Plan, found: &Findings) -> Result<(), Failure> {
     output.flush()
 }
 
+/// Counts that say nothing in relation to another system.
+const COUNTS: [&str; 3] = ["levels", "merges", "sorted_runs"];
 /// Sums of answers are for comparison alone.
 const HIDDEN: &str = "answers";
 
@@ -163,7 +165,7 @@ fn figures(systems: &[Way], title: &str, part: Part<'_>) -> Table {
     let mut table = Table::new(&heading.collect::<Vec<_>>());
     let value = |way: Way, metric: &str| part.median(way.as_str(), metric);
     for metric in metrics(part) {
-        let base = value(Way::Plain, &metric);
+        let base = value(Way::Plain, &metric).filter(|_| !COUNTS.contains(&metric.as_str()));
         let cells = systems.iter().map(|way| {
             let of = value(*way, &metric);
             let ratio = table::ratio(of, base.filter(|_| *way != Way::Plain));
