@@ -10,7 +10,7 @@ use crate::experiment::{Prediction, Series, metric};
 use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
-const SYSTEMS: [&str; 47] = [
+const SYSTEMS: [&str; 49] = [
     "XM",
     "DS",
     "FC",
@@ -47,6 +47,7 @@ const SYSTEMS: [&str; 47] = [
     "BSMVBT in five",
     "BSMVBT in eight",
     "BSMVBT in ten",
+    "keyspace 1000 each",
     "one level 1000 each",
     "never split 1000 each",
     "BSMVBT, 1000 in ten",
@@ -54,6 +55,7 @@ const SYSTEMS: [&str; 47] = [
     "BSMVBT, 1000 each of 100,000",
     "BSMVBT, 1000 each of 1,000,000",
     "TMVBT, 1000 each of 1,000,000",
+    "keyspace, 1000 each of 1,000,000",
     "markers",
     "spans",
     "spans, as many to a page",

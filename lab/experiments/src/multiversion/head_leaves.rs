@@ -4,6 +4,7 @@ use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
 use super::bulk::Options;
+use super::inserts::is_a_twentieth;
 use super::judge::{Judged, counted, places};
 use super::measure::{COLUMNS, Plan, System, WRITES, measure, settings};
 use super::workload::{Mix, Shape};
@@ -12,6 +13,10 @@ use crate::experiment::{Experiment, Prediction, Series, Watch};
 
 /// The control: a tree without a head, in the same memory.
 pub const CONTROL: &str = "TMVBT, 1000 each of 1,000,000";
+/// The store's keyspace with history, in the same memory.
+const KEYSPACE: &str = "keyspace, 1000 each of 1,000,000";
+/// The leaves from which on that memory is enough for a store: 256 KiB.
+const KEYSPACE_LEAVES_MIN: usize = 32;
 /// The size at which levels matter.
 const LARGE: &str = "BSMVBT, 1000 each of 1,000,000";
 
@@ -51,6 +56,12 @@ pub const EXPERIMENT: Experiment = Experiment {
                     memory saves less than half",
             judge: memory_alone_does_not,
         },
+        Prediction {
+            name: "a-keyspace-writes-a-twentieth",
+            claim: "in the same memory TMVBT writes at least 20 times the pages that a keyspace \
+                    with history writes, and takes at least as many",
+            judge: |series| is_a_twentieth(series, [KEYSPACE, CONTROL], &places(series, KEYSPACE)?),
+        },
     ],
     run,
 };
@@ -66,6 +77,10 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
             if *name == LARGE {
                 let tree = System::Tmvbt;
                 add(&mut series, CONTROL, tree, (*shape, *operations, *head_leaves), watch)?;
+            }
+            if *name == LARGE && *head_leaves >= KEYSPACE_LEAVES_MIN {
+                let store = System::Keyspace;
+                add(&mut series, KEYSPACE, store, (*shape, *operations, *head_leaves), watch)?;
             }
         }
     }
@@ -120,6 +135,7 @@ fn memory_alone_does_not(series: &Series) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::super::judge::tests::rows;
+    use super::super::measure::SPACE;
     use super::*;
 
     fn series(large: [f64; 3], control: [f64; 3]) -> Series {
@@ -127,13 +143,14 @@ mod tests {
         let mut all = Vec::new();
         for at in 0..3 {
             all.extend([
-                (LARGE, at as f64, vec![large[at]]),
-                (CONTROL, at as f64, vec![control[at]]),
-                (small, at as f64, vec![large[at]]),
+                (LARGE, at as f64, vec![large[at], 1.0]),
+                (CONTROL, at as f64, vec![control[at], 1.0]),
+                (KEYSPACE, at as f64, vec![0.1, 1.0]),
+                (small, at as f64, vec![large[at], 1.0]),
             ]);
         }
         let all: Vec<_> = all.iter().map(|(n, at, v)| (*n, *at, v.as_slice())).collect();
-        rows(&[WRITES], &all)
+        rows(&[WRITES, SPACE], &all)
     }
 
     #[test]
@@ -142,10 +159,11 @@ mod tests {
             let verdicts = EXPERIMENT.judge(series);
             verdicts.iter().map(|verdict| verdict.why.is_none()).collect::<Vec<_>>()
         };
-        assert_eq!(shown(&series([3.0, 2.0, 1.0], [3.0, 2.9, 2.8])), [true; 3]);
-        assert_eq!(shown(&series([3.0, 2.0, 1.0], [3.0, 2.0, 1.0])), [true, true, false]);
-        assert_eq!(shown(&series([3.0, 3.1, 1.0], [3.0, 2.9, 2.8])), [false; 3]);
-        assert_eq!(shown(&series([3.0, 2.9, 2.8], [3.0, 2.9, 2.8])), [false; 3]);
-        assert_eq!(shown(&series([3.0, 2.0, 1.0], [0.0; 3])), [true, true, false]);
+        let (no, yes) = (false, true);
+        assert_eq!(shown(&series([3.0, 2.0, 1.0], [3.0, 2.9, 2.8])), [yes; 4]);
+        assert_eq!(shown(&series([3.0, 2.0, 1.0], [3.0, 2.0, 1.0])), [yes, yes, no, no]);
+        assert_eq!(shown(&series([3.0, 3.1, 1.0], [3.0, 2.9, 2.8])), [no, no, no, yes]);
+        assert_eq!(shown(&series([3.0, 2.9, 2.8], [3.0, 2.9, 1.9])), [no; 4]);
+        assert_eq!(shown(&series([3.0, 2.0, 1.0], [0.0; 3])), [yes, yes, no, no]);
     }
 }

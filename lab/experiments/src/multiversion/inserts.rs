@@ -19,6 +19,10 @@ use crate::experiment::{Experiment, Prediction, Series, Watch};
 pub const MEMORY_PAGES: usize = 128;
 /// The control: all of the bulk-split tree below the head is one level.
 pub const ONE_LEVEL: &str = "one level 1000 each";
+/// The store's keyspace with history, in the same memory.
+pub const KEYSPACE: &str = "keyspace 1000 each";
+/// The least pages that TMVBT writes for each one of the keyspace.
+const KEYSPACE_GAIN_MIN: f64 = 20.0;
 /// The most that pages written per operation may grow by where operations grow tenfold.
 const GROWTH_MAX: f64 = 4.0;
 
@@ -28,6 +32,14 @@ pub const BULK_SPLIT_BELOW: Prediction = Prediction {
     claim: "beyond the paper's sizes BSMVBT writes at most half the pages that TMVBT writes, and \
             more of them one behind the other",
     judge: bulk_split_writes_less,
+};
+
+/// The product compared with the trees.
+pub const KEYSPACE_BELOW: Prediction = Prediction {
+    name: "a-keyspace-writes-a-twentieth",
+    claim: "beyond the paper's sizes, of transactions of 1000 operations, TMVBT writes at least 20 \
+            times the pages that a keyspace with history writes, and takes at least as many",
+    judge: keyspace_writes_a_twentieth,
 };
 
 /// The paper's gain at the paper's size.
@@ -48,6 +60,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     predictions: &[
         BULK_SPLIT_BELOW,
         GAIN_OF_THE_PAPER,
+        KEYSPACE_BELOW,
         Prediction {
             name: "the-gain-grows",
             claim: "of 1000 insertions each, TMVBT over BSMVBT in pages written is at the largest \
@@ -98,7 +111,7 @@ pub const fn plan(system: System, operations: u64, shape: Shape, mix: Mix) -> Pl
     Plan { system, operations, shape, mix, memory_pages: MEMORY_PAGES }
 }
 
-/// Measures all three trees in all shapes.
+/// Measures all three trees in all shapes, and a keyspace in transactions of 1000.
 ///
 /// # Errors
 /// Those of the runs.
@@ -110,6 +123,10 @@ pub fn figure(series: &mut Series, mix: Mix, scale: Scale, watch: &mut dyn Watch
                 add(series, &name, plan(system, *operations, shape, mix), watch)?;
             }
         }
+    }
+    let shape = Shape::ThousandEach;
+    for operations in shape.of_the_paper().iter().chain(sizes(scale)) {
+        add(series, KEYSPACE, plan(System::Keyspace, *operations, shape, mix), watch)?;
     }
     Ok(())
 }
@@ -146,6 +163,28 @@ fn bulk_split_writes_less(series: &Series) -> Judged {
                 return Err(format!("at {at}: {tree} writes as much in sequence as {bulk}"));
             }
         }
+    }
+    Ok(())
+}
+
+fn keyspace_writes_a_twentieth(series: &Series) -> Judged {
+    let tree = "TMVBT 1000 each";
+    let beyond = |at: &f64| *at > 10_000.0;
+    let large: Vec<f64> = places(series, KEYSPACE)?.into_iter().filter(beyond).collect();
+    if large.is_empty() {
+        return Err(format!("{KEYSPACE} was measured at the paper's sizes alone"));
+    }
+    is_a_twentieth(series, [KEYSPACE, tree], &large)
+}
+
+/// Whether a keyspace writes a twentieth of what a tree writes, and takes no more, at the places.
+///
+/// # Errors
+/// The first difference, in a line.
+pub fn is_a_twentieth(series: &Series, [keyspace, tree]: [&str; 2], places: &[f64]) -> Judged {
+    for at in places {
+        is_within(series, [tree, keyspace], *at, WRITES, [KEYSPACE_GAIN_MIN, f64::INFINITY])?;
+        is_within(series, [keyspace, tree], *at, SPACE, [0.0, 1.0])?;
     }
     Ok(())
 }
@@ -213,13 +252,14 @@ mod tests {
         match tree {
             "BSMVBT" => [0.01, 0.01, 0.01, 0.03, 0.07],
             "one level" => [0.01, 0.01, 0.01, 0.03, 0.3],
+            "keyspace" => [0.01, 0.01, 0.01, 0.02, 0.04],
             _ => [0.012, 0.012, 0.012, 0.5, 1.0],
         }
     }
 
     fn series(change: impl Fn(&str, &str) -> Option<[f64; 4]>) -> Series {
         let mut all = Vec::new();
-        for tree in ["MVBT", "TMVBT", "BSMVBT", "one level"] {
+        for tree in ["MVBT", "TMVBT", "BSMVBT", "one level", "keyspace"] {
             for shape in Shape::ALL.map(Shape::name) {
                 let space = if (tree, shape) == ("TMVBT", "in ten") { 7.0 } else { 10.0 };
                 let sequential = if tree == "BSMVBT" { 98.0 } else { 1.0 };
@@ -250,6 +290,10 @@ mod tests {
         assert!(same.iter().all(|verdict| verdict.why.is_some()));
         let dear = series(|tree, _| (tree == "BSMVBT").then_some([2.0, 2.0, 98.0, 10.0]));
         assert!(bulk_split_writes_less(&dear).unwrap_err().contains("BSMVBT 1000 each is"));
+        let written = series(|tree, _| (tree == "keyspace").then_some([0.04, 0.0, 0.0, 10.0]));
+        assert!(keyspace_writes_a_twentieth(&written).unwrap_err().contains("12.500 of keyspace"));
+        let roomy = series(|tree, _| (tree == "keyspace").then_some([0.01, 0.0, 0.0, 11.0]));
+        assert!(keyspace_writes_a_twentieth(&roomy).unwrap_err().contains("pages_per_thousand"));
         let scattered = series(|tree, _| (tree == "BSMVBT").then_some([0.1, 0.1, 0.5, 10.0]));
         assert!(bulk_split_writes_less(&scattered).unwrap_err().contains("in sequence"));
         let even = series(|tree, _| (tree == "MVBT").then_some([1.0, 1.0, 1.0, 8.0]));

@@ -6,6 +6,7 @@ use esker_workload::Random;
 use serde_json::{Value, json};
 
 use super::bulk::{Bulk, Options};
+use super::keyspace::Kept;
 use super::mvbt::Mvbt;
 use super::node::Layout;
 use super::pages::Counters;
@@ -55,6 +56,8 @@ pub enum System {
     Tmvbt,
     /// The bulk-split tree, with these options.
     Bulk(Options),
+    /// A keyspace with history, whose pages are counted but not ordered.
+    Keyspace,
 }
 
 /// What is run.
@@ -74,13 +77,14 @@ pub struct Plan {
 
 /// An index that counts.
 trait Counted: Multiversion {
-    fn counters(&self) -> Counters;
-    fn forced(&self) -> u64;
-    fn log_pages(&self) -> u64;
+    fn counters(&self) -> Result<Counters>;
+    /// Pages that forced commits write; `None` if order and force are not known.
+    fn forced(&self) -> Option<u64>;
+    fn log_pages(&self) -> Result<u64>;
     fn finish(&mut self) -> Result<()>;
     fn pages(&mut self) -> Result<u64>;
-    fn splits(&self) -> u64;
-    fn carried(&self) -> u64;
+    fn splits(&self) -> Result<u64>;
+    fn carried(&self) -> Result<u64>;
 }
 
 /// Makes a run.
@@ -95,6 +99,7 @@ pub fn measure(plan: &Plan, watch: &mut dyn Watch) -> Result<Metrics> {
             let pool_pages = plan.memory_pages.saturating_sub(options.head_leaves);
             run(&mut Bulk::new(Options { pool_pages, ..options })?, plan, watch)
         }
+        System::Keyspace => run(&mut Kept::new(plan.memory_pages)?, plan, watch),
     }
 }
 
@@ -122,7 +127,7 @@ fn run<T: Counted>(index: &mut T, plan: &Plan, watch: &mut dyn Watch) -> Result<
     index.finish()?;
     let mut metrics = written(index, plan.operations as f64)?;
     let live = requests.live.len().max(1) as f64;
-    metric(&mut metrics, CARRIED, index.carried() as f64 / live);
+    metric(&mut metrics, CARRIED, index.carried()? as f64 / live);
     for (name, at) in [(LOOKUP, versions.len().saturating_sub(1)), (PAST, versions.len() / 2)] {
         let version = versions.get(at).copied().unwrap_or_default();
         metric(&mut metrics, name, looked_up(index, &requests, version)?);
@@ -131,32 +136,34 @@ fn run<T: Counted>(index: &mut T, plan: &Plan, watch: &mut dyn Watch) -> Result<
 }
 
 fn written<T: Counted>(index: &mut T, operations: f64) -> Result<Metrics> {
-    let counters = index.counters();
+    let counters = index.counters()?;
     let mut metrics = Metrics::new();
     let writes = counters.writes as f64;
     for (name, value) in [
         (WRITES, writes / operations),
-        (FORCED, index.forced() as f64 / operations),
-        (SEQUENTIAL, 100.0 * counters.sequential as f64 / writes.max(1.0)),
         (READS, counters.reads as f64 / operations),
-        (LOGGED, index.log_pages() as f64 / operations),
+        (LOGGED, index.log_pages()? as f64 / operations),
         (SPACE, 1000.0 * index.pages()? as f64 / operations),
-        (SPLITS, index.splits() as f64),
+        (SPLITS, index.splits()? as f64),
     ] {
         metric(&mut metrics, name, value);
+    }
+    if let Some(forced) = index.forced() {
+        metric(&mut metrics, FORCED, forced as f64 / operations);
+        metric(&mut metrics, SEQUENTIAL, 100.0 * counters.sequential as f64 / writes.max(1.0));
     }
     Ok(metrics)
 }
 
 fn looked_up<T: Counted>(index: &mut T, requests: &Requests, version: Version) -> Result<f64> {
-    let before = index.counters().reads;
+    let before = index.counters()?.reads;
     let mut random = Random::new(SEED + 1);
     for _ in 0..LOOKUPS {
         if let Some(key) = requests.live.any(&mut random) {
             index.get(key, version)?;
         }
     }
-    Ok((index.counters().reads - before) as f64 / LOOKUPS as f64)
+    Ok((index.counters()?.reads - before) as f64 / LOOKUPS as f64)
 }
 
 /// The settings that all runs of a scale have in common.
@@ -187,16 +194,16 @@ pub const fn sizes(scale: Scale) -> &'static [u64] {
 macro_rules! counted {
     ($name:ident) => {
         impl Counted for $name {
-            fn counters(&self) -> Counters {
-                Tree::counters(&self.0)
+            fn counters(&self) -> Result<Counters> {
+                Ok(Tree::counters(&self.0))
             }
 
-            fn forced(&self) -> u64 {
-                self.0.forced()
+            fn forced(&self) -> Option<u64> {
+                Some(self.0.forced())
             }
 
-            fn log_pages(&self) -> u64 {
-                self.0.log().pages()
+            fn log_pages(&self) -> Result<u64> {
+                Ok(self.0.log().pages())
             }
 
             fn finish(&mut self) -> Result<()> {
@@ -207,12 +214,12 @@ macro_rules! counted {
                 self.0.survey().map(|survey| survey.pages)
             }
 
-            fn splits(&self) -> u64 {
-                self.0.changes().version_splits
+            fn splits(&self) -> Result<u64> {
+                Ok(self.0.changes().version_splits)
             }
 
-            fn carried(&self) -> u64 {
-                0
+            fn carried(&self) -> Result<u64> {
+                Ok(0)
             }
         }
     };
@@ -222,16 +229,16 @@ counted!(Mvbt);
 counted!(Tmvbt);
 
 impl Counted for Bulk {
-    fn counters(&self) -> Counters {
-        Self::counters(self)
+    fn counters(&self) -> Result<Counters> {
+        Ok(Self::counters(self))
     }
 
-    fn forced(&self) -> u64 {
-        Self::forced(self)
+    fn forced(&self) -> Option<u64> {
+        Some(Self::forced(self))
     }
 
-    fn log_pages(&self) -> u64 {
-        self.log().pages()
+    fn log_pages(&self) -> Result<u64> {
+        Ok(self.log().pages())
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -242,11 +249,41 @@ impl Counted for Bulk {
         Ok(Self::pages(self))
     }
 
-    fn splits(&self) -> u64 {
-        self.work().splits
+    fn splits(&self) -> Result<u64> {
+        Ok(self.work().splits)
     }
 
-    fn carried(&self) -> u64 {
-        Self::carried(self)
+    fn carried(&self) -> Result<u64> {
+        Ok(Self::carried(self))
+    }
+}
+
+impl Counted for Kept {
+    fn counters(&self) -> Result<Counters> {
+        Self::counters(self)
+    }
+
+    fn forced(&self) -> Option<u64> {
+        None
+    }
+
+    fn log_pages(&self) -> Result<u64> {
+        Self::log_pages(self)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.flush()
+    }
+
+    fn pages(&mut self) -> Result<u64> {
+        Self::pages(self)
+    }
+
+    fn splits(&self) -> Result<u64> {
+        Ok(self.indexes()?.0)
+    }
+
+    fn carried(&self) -> Result<u64> {
+        Ok(self.indexes()?.1)
     }
 }

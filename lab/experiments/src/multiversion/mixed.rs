@@ -4,7 +4,7 @@ use esker_lab_measure::scale::Scale;
 use serde_json::Value;
 
 use super::bulk::Options;
-use super::inserts::{BULK_SPLIT_BELOW, GAIN_OF_THE_PAPER, add, figure, plan};
+use super::inserts::{BULK_SPLIT_BELOW, GAIN_OF_THE_PAPER, KEYSPACE_BELOW, add, figure, plan};
 use super::judge::{Judged, counted, last_two};
 use super::measure::{CARRIED, COLUMNS, SPLITS, System, settings, sizes};
 use super::workload::{Mix, Shape};
@@ -28,6 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     predictions: &[
         BULK_SPLIT_BELOW,
         GAIN_OF_THE_PAPER,
+        KEYSPACE_BELOW,
         Prediction {
             name: "splits-bound-what-the-present-carries",
             claim: "at the largest size BSMVBT has split versions, and the levels of the current \

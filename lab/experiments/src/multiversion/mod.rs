@@ -9,16 +9,15 @@
 //!
 //! Reading order: [`pages`] (simulated pages, counted), [`node`] and [`limits`] (a page of a tree,
 //! and when it is divided), [`tree`] (both multiversion B+-trees), [`mvbt`], [`tmvbt`], [`bulk`];
-//! [`workload`] and [`measure`] (one run), [`judge`]; then the experiments: [`inserts`], [`mixed`],
-//! [`head_leaves`], and [`published`], which compares the pages of the transactional tree with
-//! those that its authors published.
-//!
-//! What is not here: the product's keyspaces with history, which are an index of their own.
+//! [`keyspace`] (the store's own, for comparison); [`workload`] and [`measure`] (one run),
+//! [`judge`]; then the experiments: [`inserts`], [`mixed`], [`head_leaves`], and [`published`],
+//! which compares the pages of the transactional tree with those that its authors published.
 
 pub mod bulk;
 pub mod head_leaves;
 pub mod inserts;
 pub mod judge;
+pub mod keyspace;
 pub mod limits;
 pub mod measure;
 pub mod mixed;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::bulk::{Bulk, Options, Overwrite};
+use super::keyspace::Kept;
 use super::mvbt::Mvbt;
 use super::node::{Layout, LeafForm};
 use super::tmvbt::Tmvbt;
@@ -89,6 +90,32 @@ proptest! {
         let mut index = Mvbt::new(layout, pool).unwrap();
         compare(&mut index, keys, &history, |index| index.0.check());
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn keyspaces_answer_as_maps_do((keys, history) in histories()) {
+        let mut index = Kept::new(64).unwrap();
+        compare(&mut index, keys, &history, |_| ());
+    }
+}
+
+/// A long history, with splits.
+#[test]
+fn keyspaces_split_and_answer() {
+    let keys: Vec<Key> = (0..20_000u64).map(|at| at * 7919 % 4000).collect();
+    let history: Vec<Transaction> = keys
+        .chunks(500)
+        .map(|keys| keys.iter().map(|key| (*key, key % 7 == 0)).collect())
+        .collect();
+    let mut index = Kept::new(64).unwrap();
+    compare(&mut index, 4000, &history, |_| ());
+    index.flush().unwrap();
+    let (splits, carried) = index.indexes().unwrap();
+    assert!(splits > 0 && carried > 3000, "{splits} splits, {carried} entries");
+    let counters = index.counters().unwrap();
+    assert!(counters.writes > index.pages().unwrap() && index.log_pages().unwrap() > 0);
 }
 
 /// A long history: trees of several levels, that grow and shrink to nothing.
