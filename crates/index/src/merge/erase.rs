@@ -92,7 +92,7 @@ struct Rewrite<'a> {
 }
 
 impl Index {
-    /// The number of the newest entry of `key` up to a number in the index of now, and whether it is
+    /// The number of the newest entry of `key` up to `up_to` in the index of now, and whether it is
     /// a deletion; `None` where it has none. What a split under way copies from counts: it is not a
     /// past index yet. A lookup.
     ///
