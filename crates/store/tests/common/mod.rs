@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use esker::{
-    Backup, BackupReport, Db, DbBuilder, Device, IndexKind, Keyspace, KeyspaceOptions, Scheme,
+    Backup, BackupReport, Db, DbBuilder, Device, History, IndexKind, Keyspace, KeyspaceOptions,
+    Scheme,
 };
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Open, Purpose};
@@ -16,10 +17,25 @@ use esker_device::{Caching, Open, Purpose};
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The kind of index that the test is about: the one that the crate `kinds_<name>` names, the
-/// default in other crates.
+/// default in other crates and in that of keyspaces with history.
 pub fn kind() -> IndexKind {
-    let name = env!("CARGO_CRATE_NAME").strip_prefix("kinds_");
+    let name = env!("CARGO_CRATE_NAME").strip_prefix("kinds_").filter(|_| !keeps_history());
     name.map_or_else(IndexKind::default, |name| name.parse().unwrap())
+}
+
+/// Whether the test is about keyspaces that keep all of their history.
+pub fn keeps_history() -> bool {
+    env!("CARGO_CRATE_NAME") == "kinds_history"
+}
+
+/// Whether a test runs that is not about histories: not in the crate of keyspaces with history,
+/// where its output is the reason.
+#[must_use]
+pub fn without_history(reason: &str) -> bool {
+    if keeps_history() {
+        println!("not for history: {reason}");
+    }
+    !keeps_history()
 }
 
 /// Whether a test runs that is about `kind` alone: not in a crate of another kind, where its output
@@ -35,7 +51,8 @@ pub fn only_for(kind: IndexKind, reason: &str) -> bool {
 
 /// Options of a keyspace with the kind of index that the test is about.
 pub fn options() -> KeyspaceOptions {
-    KeyspaceOptions::default().index(kind())
+    let options = KeyspaceOptions::default().index(kind());
+    if keeps_history() { options.history(History::All) } else { options }
 }
 
 /// The merge schemes that the index of the test knows of: an LSM index has one.

@@ -2,7 +2,9 @@
 //!
 //! They are compiled once for each kind: `tests/kinds_<name>.rs` has these modules for the kind of
 //! that name, which `common::kind` finds in the name of the crate. A test about one kind alone
-//! asks `common::only_for`, with the reason.
+//! asks `common::only_for`, with the reason. `tests/kinds_history.rs` has them for keyspaces with
+//! history, but for those about merge operators; a test that is not about such keyspaces asks
+//! `common::without_history`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backups;
@@ -32,7 +34,9 @@ fn stems(folder: &str) -> Vec<String> {
 #[test]
 fn every_kind_of_index_has_its_tests() {
     let files = stems("tests").into_iter().filter(|stem| stem.starts_with("kinds_"));
-    let mut expected = esker::IndexKind::ALL.map(|kind| format!("kinds_{kind}"));
+    let mut expected: Vec<_> =
+        esker::IndexKind::ALL.iter().map(|kind| format!("kinds_{kind}")).collect();
+    expected.push("kinds_history".to_owned());
     expected.sort();
     assert!(files.eq(expected));
 }

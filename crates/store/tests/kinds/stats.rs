@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use crate::common::{only_for, options};
+use crate::common::{only_for, options, without_history};
 use esker::{Db, IndexKind, Keyspace, KeyspaceStats, SimRuntime, WaitStats};
 
 fn fill(keyspace: &Keyspace, keys: std::ops::Range<u32>, byte: u8) {
@@ -26,6 +26,9 @@ fn waits(db: &Db, reason: &str) -> WaitStats {
 
 #[test]
 fn a_snapshot_shows_since_when_it_keeps_what() {
+    if !without_history("every version stays") {
+        return;
+    }
     if !only_for(IndexKind::FdTree, "others do not count what is kept for snapshots") {
         return;
     }
