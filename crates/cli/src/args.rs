@@ -11,7 +11,9 @@ use esker_terminal::exit::Failure;
 use esker_terminal::kind::Kind;
 use esker_terminal::output::Output;
 
-use crate::commands::history;
+use crate::commands::bounds::Bounds;
+use crate::commands::version::{self, Version};
+use crate::commands::{changes, history, keep};
 use crate::text::{self, Format};
 
 const ABOUT: &str = "An embedded ordered key-value store, from the command line";
@@ -83,8 +85,22 @@ pub(crate) enum Command {
     /// Print the changes of KEY, newest first; exits with 1 if there are none
     #[command(long_about = history::HELP)]
     History(history::History),
-    /// Print the newest version, and the oldest one of each keyspace with history
-    Versions(history::Versions),
+    /// Print the changes that versions made, by key
+    #[command(long_about = changes::CHANGES_HELP)]
+    Changes(changes::Changes),
+    /// Print the keys whose values differ between two versions
+    #[command(long_about = changes::DIFF_HELP)]
+    Diff(changes::Diff),
+    /// Print the newest version, those with names, and the oldest one of each keyspace with history
+    Versions(version::Versions),
+    /// Give a version a name, under which it stays readable
+    #[command(long_about = keep::PIN_HELP)]
+    Pin(keep::Pin),
+    /// Remove the name of a version
+    Unpin(keep::Unpin),
+    /// Begin to keep earlier versions of a keyspace, or change which are kept
+    #[command(long_about = keep::SET_HISTORY_HELP)]
+    SetHistory(keep::SetHistory),
     /// Print the names of all keyspaces
     Keyspaces(Keyspaces),
     /// Print statistics: sizes, levels, compaction, I/O
@@ -134,7 +150,8 @@ pub(crate) struct NewKeyspace {
     #[command(flatten)]
     kind: Kind,
     /// Keep earlier versions of a new keyspace readable: all, those of a time such as 90s, 15m,
-    /// 12h or 30d, or a number of newest ones; an existing keyspace must have this history
+    /// 12h or 30d, or a number of newest ones; an existing keyspace must have this history,
+    /// which `set-history` changes
     #[arg(
         long,
         value_name = "KEPT",
@@ -232,7 +249,7 @@ pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) keyspace: Space,
     #[command(flatten)]
-    pub(crate) version: history::Version,
+    pub(crate) version: Version,
     /// Print the bytes of the value without a line feed
     #[arg(long, conflicts_with = "json")]
     pub(crate) raw: bool,
@@ -257,17 +274,8 @@ pub(crate) struct Del {
 pub(crate) struct Scan {
     #[command(flatten)]
     pub(crate) store: Store,
-    /// First key (inclusive)
-    #[arg(long, value_name = "KEY")]
-    pub(crate) from: Option<OsString>,
-    /// Last key (exclusive)
-    #[arg(long, value_name = "KEY")]
-    pub(crate) to: Option<OsString>,
-    /// Only keys with this prefix
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) prefix: Option<OsString>,
     #[command(flatten)]
-    pub(crate) keys: Keys,
+    pub(crate) bounds: Bounds,
     /// Descending order
     #[arg(long)]
     pub(crate) reverse: bool,
@@ -280,7 +288,7 @@ pub(crate) struct Scan {
     #[command(flatten)]
     pub(crate) keyspace: Space,
     #[command(flatten)]
-    pub(crate) version: history::Version,
+    pub(crate) version: Version,
     /// Print JSON lines
     #[arg(long)]
     pub(crate) json: bool,
@@ -327,7 +335,7 @@ pub(crate) struct Dump {
     #[command(flatten)]
     pub(crate) keyspace: Space,
     #[command(flatten)]
-    pub(crate) version: history::Version,
+    pub(crate) version: Version,
     /// The same as `--format jsonl`
     #[arg(long)]
     pub(crate) json: bool,

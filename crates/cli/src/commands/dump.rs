@@ -12,7 +12,7 @@ use crate::text::Format;
 pub(super) fn run(args: &Dump) -> Result<(), Failure> {
     let db = open_to_read(&args.store.path)?;
     let all = (Bound::Unbounded, Bound::Unbounded);
-    let range = args.version.of(keyspace(&db, &args.keyspace.name)?)?.range(all)?;
+    let range = args.version.of(&db, keyspace(&db, &args.keyspace.name)?)?.range(all)?;
     entries::print(
         range,
         &Selection {

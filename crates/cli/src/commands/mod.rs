@@ -1,11 +1,14 @@
 //! One file a subcommand; those of the laboratory are in `esker-lab-cli`.
 
 pub(crate) mod backup;
+pub(crate) mod bounds;
+pub(crate) mod changes;
 mod check;
 mod compact;
 mod dump;
 mod entries;
 pub(crate) mod history;
+pub(crate) mod keep;
 mod keyspaces;
 mod load;
 pub(crate) mod permute;
@@ -16,6 +19,7 @@ mod single;
 pub(crate) mod sqlite;
 mod stats;
 mod time;
+pub(crate) mod version;
 
 use std::path::Path;
 
@@ -37,7 +41,12 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Load(args)) => load::run(&args),
         Some(Command::Dump(args)) => dump::run(&args),
         Some(Command::History(args)) => history::history(&args),
-        Some(Command::Versions(args)) => history::versions(&args),
+        Some(Command::Changes(args)) => changes::changes(&args),
+        Some(Command::Diff(args)) => changes::diff(&args),
+        Some(Command::Versions(args)) => version::versions(&args),
+        Some(Command::Pin(args)) => keep::pin(&args),
+        Some(Command::Unpin(args)) => keep::unpin(&args),
+        Some(Command::SetHistory(args)) => keep::set_history(&args),
         Some(Command::Keyspaces(args)) => keyspaces::run(&args),
         Some(Command::Stats(args)) => stats::run(&args),
         Some(Command::Check(args)) => check::run(&args),

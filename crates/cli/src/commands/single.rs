@@ -71,7 +71,7 @@ impl Source {
 pub(super) fn get(args: &Get) -> Result<(), Failure> {
     let key = args.keys.bytes(&args.key)?;
     let db = open_to_read(&args.store.path)?;
-    let keyspace = args.version.of(keyspace(&db, &args.keyspace.name)?)?;
+    let keyspace = args.version.of(&db, keyspace(&db, &args.keyspace.name)?)?;
     let value = keyspace.get(&key)?.ok_or(Failure::Absent)?;
     let mut output = Output::new();
     if args.json {

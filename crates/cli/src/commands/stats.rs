@@ -9,7 +9,7 @@ use esker_terminal::table::Table;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 
-use super::{history, open_to_read};
+use super::{open_to_read, version};
 use crate::args;
 
 pub(super) fn run(args: &args::Stats) -> Result<(), Failure> {
@@ -316,7 +316,7 @@ fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
         "entries_estimate": keyspace.entries_estimate,
         "compression": keyspace.compression.to_string(),
         "history_from": keyspace.history_from,
-        "past_indexes": history::past_indexes(keyspace),
+        "past_indexes": version::past_indexes(keyspace),
         "data_bytes": keyspace.data_bytes,
         "stored_bytes": keyspace.stored_bytes,
         "value_bytes": keyspace.value_bytes,

@@ -153,7 +153,7 @@ fn what_has_no_history_is_refused() {
     }
     // The first keyspace with history was empty then.
     assert_eq!(esker(["dump", &db, "--at-time=1970-01-01"]).text(), "");
-    esker(["get", &db, "tea", "--at=x"]).fails(2, &["--at", "x"]);
+    esker(["get", &db, "tea", "--at=x"]).fails(2, &["\"x\"", "esker versions"]);
     esker(["get", &db, "tea", "--at-time=26.11.2026"]).fails(2, &["--at-time", "2026-11-26T"]);
     esker(["dump", &db, "--at", &first, "--at-time=2026-11-26"]).fails(2, &["--at", "--at-time"]);
     let other = place.path("other").into_os_string().into_string().unwrap();

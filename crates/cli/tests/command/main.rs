@@ -23,4 +23,5 @@ mod scan;
 mod single;
 mod sqlite;
 mod support;
+mod time_travel;
 mod usage;
