@@ -100,8 +100,9 @@ typedef enum esker_index {
   ESKER_LSM = 2,
 } esker_index;
 
-// The earlier versions of a keyspace that stay readable. Chosen where it is created, without a
-// merge operator, an LSM index or times to live; a keyspace without history refuses to begin one.
+// The earlier versions of a keyspace that stay readable. Chosen where it is created, or by
+// `esker_set_history`; not with a merge operator or an LSM index. `esker_open_keyspace` refuses
+// another history than an existing keyspace has.
 typedef enum esker_history {
   // As the keyspace has it; none where it is created.
   ESKER_HISTORY_AS_IT_IS = 0,
@@ -124,8 +125,16 @@ typedef struct esker_changes esker_changes;
 // An open store. Any number of threads may use it. Closed with `esker_close`.
 typedef struct esker_db esker_db;
 
+// The keys whose values differ between two versions, in their order. One thread at a time may use
+// it. Both versions stay readable until it is freed with `esker_diff_free`.
+typedef struct esker_diff esker_diff;
+
 // The reason of a failed call. Freed with `esker_error_free`.
 typedef struct esker_error esker_error;
+
+// The changes of all keys, by key, those of a key newest first. One thread at a time may use it.
+// All versions stay readable until it is freed with `esker_key_changes_free`.
+typedef struct esker_key_changes esker_key_changes;
 
 // A keyspace of a store: an ordered map from bytes to bytes. Any number of threads may use it.
 // Freed with `esker_keyspace_free`.
@@ -226,6 +235,40 @@ typedef struct esker_stats {
   // Reserved.
   uint64_t reserved[6];
 } esker_stats;
+
+// A change of one of the keys of a keyspace. Its bytes belong to the changes that it came from,
+// and are valid until the next call with those.
+typedef struct esker_key_change {
+  // The key.
+  const uint8_t *key;
+  // Its length.
+  size_t key_len;
+  // The version that made it: the number of the commit.
+  uint64_t version;
+  // The new value, unless the key was removed.
+  const uint8_t *value;
+  // Its length.
+  size_t value_len;
+  // Whether the key was removed.
+  bool removed;
+} esker_key_change;
+
+// A key whose value is another one in the second of two versions. Its bytes belong to the diff
+// that it came from, and are valid until the next call with that.
+typedef struct esker_difference {
+  // The key.
+  const uint8_t *key;
+  // Its length.
+  size_t key_len;
+  // The value in the first version. Null where there was none; an empty value is not null.
+  const uint8_t *before;
+  // Its length.
+  size_t before_len;
+  // The value in the second version. Null where there is none; an empty value is not null.
+  const uint8_t *after;
+  // Its length.
+  size_t after_len;
+} esker_difference;
 
 // A change of a key. Its bytes belong to the changes that it came from, and are valid until the
 // next call with those.
@@ -463,6 +506,97 @@ enum esker_code esker_get_stats(const struct esker_db *db,
 // `db` is null or a store that is no longer in use.
 void esker_db_free(struct esker_db *db);
 
+// The changes of all keys with `start` <= key < `end` that the versions after `*since` and up to
+// `*until` made. A null `start` or `end` is no bound; a null `since` means all changes that are
+// kept, a null `until` those up to now. Reads what has entries of these versions, and costs an
+// `esker_get` for each key. `ESKER_INVALID` for a keyspace without history, and for a version that
+// is not kept.
+//
+// # Safety
+// `keyspace` is a keyspace, `since` and `until` are null or point to a version, `start` and `end`
+// have the given lengths; the others are null or can be written to.
+enum esker_code esker_key_changes_new(const struct esker_keyspace *keyspace,
+                                      const uint64_t *since,
+                                      const uint64_t *until,
+                                      const uint8_t *start,
+                                      size_t start_len,
+                                      const uint8_t *end,
+                                      size_t end_len,
+                                      struct esker_key_changes **changes,
+                                      struct esker_error **error);
+
+// The changes of all keys that begin with `prefix`: see `esker_key_changes_new`.
+//
+// # Safety
+// As for `esker_key_changes_new`.
+enum esker_code esker_key_changes_prefix(const struct esker_keyspace *keyspace,
+                                         const uint64_t *since,
+                                         const uint64_t *until,
+                                         const uint8_t *prefix,
+                                         size_t prefix_len,
+                                         struct esker_key_changes **changes,
+                                         struct esker_error **error);
+
+// The next change; `found` says whether there was one more.
+//
+// # Safety
+// `changes` are changes of all keys; the others are null or can be written to.
+enum esker_code esker_key_changes_next(struct esker_key_changes *changes,
+                                       struct esker_key_change *change,
+                                       bool *found,
+                                       struct esker_error **error);
+
+// Frees changes of all keys. Null is ignored.
+//
+// # Safety
+// `changes` is null or changes that are no longer in use.
+void esker_key_changes_free(struct esker_key_changes *changes);
+
+// The keys with `start` <= key < `end` whose values differ between version `before` and version
+// `after`. A null `start` or `end` is no bound. Finds keys as `esker_key_changes_new` does, and
+// costs two lookups for each. `ESKER_INVALID` for a keyspace without history, and for a version
+// that is not kept.
+//
+// # Safety
+// `keyspace` is a keyspace, `start` and `end` have the given lengths; the others are null or can
+// be written to.
+enum esker_code esker_diff_new(const struct esker_keyspace *keyspace,
+                               uint64_t before,
+                               uint64_t after,
+                               const uint8_t *start,
+                               size_t start_len,
+                               const uint8_t *end,
+                               size_t end_len,
+                               struct esker_diff **diff,
+                               struct esker_error **error);
+
+// The keys that begin with `prefix` and whose values differ: see `esker_diff_new`.
+//
+// # Safety
+// As for `esker_diff_new`.
+enum esker_code esker_diff_prefix(const struct esker_keyspace *keyspace,
+                                  uint64_t before,
+                                  uint64_t after,
+                                  const uint8_t *prefix,
+                                  size_t prefix_len,
+                                  struct esker_diff **diff,
+                                  struct esker_error **error);
+
+// The next difference; `found` says whether there was one more.
+//
+// # Safety
+// `diff` is a diff; the others are null or can be written to.
+enum esker_code esker_diff_next(struct esker_diff *diff,
+                                struct esker_difference *difference,
+                                bool *found,
+                                struct esker_error **error);
+
+// Frees a diff. Null is ignored.
+//
+// # Safety
+// `diff` is null or a diff that is no longer in use.
+void esker_diff_free(struct esker_diff *diff);
+
 // The code of an error; `ESKER_INVALID` for a pointer that is not an error.
 //
 // # Safety
@@ -688,6 +822,70 @@ enum esker_code esker_get(const struct esker_keyspace *keyspace,
 // # Safety
 // `keyspace` is null or a keyspace that is no longer in use.
 void esker_keyspace_free(struct esker_keyspace *keyspace);
+
+// Keeps earlier versions of a keyspace readable from now on, where it has no history; else changes
+// which of them stay. `history` is an `esker_history`, `amount` its seconds or versions. What is
+// not kept any more is freed in steps. A history cannot be ended. Writers wait meanwhile; two
+// syncs. `ESKER_INVALID` for a keyspace with a merge operator or an LSM index.
+//
+// # Safety
+// `keyspace` is a keyspace; `error` is null or can be written to.
+enum esker_code esker_set_history(const struct esker_keyspace *keyspace,
+                                  int32_t history,
+                                  int32_t amount,
+                                  struct esker_error **error);
+
+// Keeps `version` readable under the name `name` until `esker_unpin`, also after the store has
+// been opened again: in all keyspaces whose history it is part of now, which then keep all later
+// versions too. A name is 1 to 255 bytes of UTF-8 without control characters. Two syncs.
+// `ESKER_INVALID` for a name that is in use, when 1000 versions have names, and for a version that
+// no keyspace can read.
+//
+// # Safety
+// `db` is a store; `name` ends with a null byte; `error` is null or can be written to.
+enum esker_code esker_pin(const struct esker_db *db,
+                          const char *name,
+                          uint64_t version,
+                          struct esker_error **error);
+
+// Gives up the name of a version. What only it has kept is freed in steps. One sync.
+// `ESKER_INVALID` when no version has this name.
+//
+// # Safety
+// `db` is a store; `name` ends with a null byte; `error` is null or can be written to.
+enum esker_code esker_unpin(const struct esker_db *db,
+                            const char *name,
+                            struct esker_error **error);
+
+// The names of versions, sorted, each ended by a null byte. Freed with `esker_bytes_free`.
+// `esker_named_version` has the version of each.
+//
+// # Safety
+// `db` is a store; the other pointers are null or can be written to.
+enum esker_code esker_named_versions(const struct esker_db *db,
+                                     struct esker_bytes *names,
+                                     struct esker_error **error);
+
+// The version that has the name `name`; `found` says whether there is one.
+//
+// # Safety
+// `db` is a store; `name` ends with a null byte; the others are null or can be written to.
+enum esker_code esker_named_version(const struct esker_db *db,
+                                    const char *name,
+                                    uint64_t *version,
+                                    bool *found,
+                                    struct esker_error **error);
+
+// The keyspace as it was at the version that `esker_pin` has named `name`. `ESKER_INVALID` when no
+// version has this name. The rest as for `esker_past_at`.
+//
+// # Safety
+// `keyspace` is a keyspace; `name` ends with a null byte; the others are null or can be written
+// to.
+enum esker_code esker_past_named(const struct esker_keyspace *keyspace,
+                                 const char *name,
+                                 struct esker_past **past,
+                                 struct esker_error **error);
 
 // Entries with `start` <= key < `end`. A null `start` or `end` is no bound. A null `snapshot`
 // means the present state.

@@ -61,8 +61,9 @@ pub enum esker_index {
     ESKER_LSM = 2,
 }
 
-/// The earlier versions of a keyspace that stay readable. Chosen where it is created, without a
-/// merge operator, an LSM index or times to live; a keyspace without history refuses to begin one.
+/// The earlier versions of a keyspace that stay readable. Chosen where it is created, or by
+/// `esker_set_history`; not with a merge operator or an LSM index. `esker_open_keyspace` refuses
+/// another history than an existing keyspace has.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum esker_history {
@@ -415,4 +416,29 @@ pub(crate) unsafe fn answer(
 pub unsafe extern "C" fn esker_keyspace_free(keyspace: *mut esker_keyspace) {
     // SAFETY: by the caller's promise.
     unsafe { release(keyspace) }
+}
+
+/// Keeps earlier versions of a keyspace readable from now on, where it has no history; else changes
+/// which of them stay. `history` is an `esker_history`, `amount` its seconds or versions. What is
+/// not kept any more is freed in steps. A history cannot be ended. Writers wait meanwhile; two
+/// syncs. `ESKER_INVALID` for a keyspace with a merge operator or an LSM index.
+///
+/// # Safety
+/// `keyspace` is a keyspace; `error` is null or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_set_history(
+    keyspace: *const esker_keyspace,
+    history: i32,
+    amount: i32,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let keyspace = unsafe { get(keyspace) }?;
+        let kept = self::history(history, amount)?;
+        let kept = kept.ok_or_else(|| Failure::invalid("a history cannot be ended"))?;
+        Ok(keyspace.set_history(kept)?)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
 }

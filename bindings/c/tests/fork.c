@@ -37,6 +37,8 @@ struct handles {
     esker_keyspace *keys, *prices;
     esker_past *past;
     esker_changes *changes;
+    esker_key_changes *key_changes;
+    esker_diff *diff;
     esker_snapshot *snapshot;
     esker_transaction *one, *turn;
     esker_batch *batch;
@@ -66,6 +68,10 @@ static void the_store(struct handles *h, const char *to) {
     bool found = false;
     REFUSED(esker_version(h->db, &number, &error));
     REFUSED(esker_time_of(h->db, 1, &number, &found, &error));
+    REFUSED(esker_pin(h->db, "late", 1, &error));
+    REFUSED(esker_unpin(h->db, "named", &error));
+    REFUSED(esker_named_versions(h->db, &names, &error));
+    REFUSED(esker_named_version(h->db, "named", &number, &found, &error));
     REFUSED(esker_transaction_begin(h->db, &transaction, &error));
     REFUSED(esker_transaction_begin_write(h->db, &transaction, &error));
 }
@@ -105,6 +111,18 @@ static void the_history(struct handles *h) {
     REFUSED(esker_changes_new(h->prices, key, 3, &changes, &error));
     REFUSED(esker_changes_next(h->changes, &change, &found, &error));
     if (esker_past_version(h->past) == 0) failures++;
+    esker_key_changes *key_changes = NULL;
+    esker_key_change key_change;
+    esker_diff *diff = NULL;
+    esker_difference difference;
+    REFUSED(esker_past_named(h->prices, "named", &past, &error));
+    REFUSED(esker_set_history(h->prices, ESKER_HISTORY_NEWEST, 1, &error));
+    REFUSED(esker_key_changes_new(h->prices, NULL, NULL, NULL, 0, NULL, 0, &key_changes, &error));
+    REFUSED(esker_key_changes_prefix(h->prices, NULL, NULL, key, 1, &key_changes, &error));
+    REFUSED(esker_key_changes_next(h->key_changes, &key_change, &found, &error));
+    REFUSED(esker_diff_new(h->prices, 1, 1, NULL, 0, NULL, 0, &diff, &error));
+    REFUSED(esker_diff_prefix(h->prices, 1, 1, key, 1, &diff, &error));
+    REFUSED(esker_diff_next(h->diff, &difference, &found, &error));
 }
 
 static void the_rest(struct handles *h) {
@@ -145,6 +163,8 @@ static void given_up(struct handles *h) {
     esker_reader_free(h->reader);
     esker_snapshot_free(h->snapshot);
     esker_changes_free(h->changes);
+    esker_key_changes_free(h->key_changes);
+    esker_diff_free(h->diff);
     esker_past_free(h->past);
     esker_keyspace_free(h->prices);
     esker_keyspace_free(h->keys);
@@ -169,6 +189,8 @@ int main(int count, char **arguments) {
     esker_writer *unused = NULL;
     uint64_t version = 0;
     esker_change change;
+    esker_key_change key_change;
+    esker_difference difference;
     if (count < 2) return 2;
     memset(&h, 0, sizeof h);
     memset(&options, 0, sizeof options);
@@ -184,6 +206,9 @@ int main(int count, char **arguments) {
     needed(esker_version(h.db, &version, &error));
     needed(esker_past_at(h.prices, version, &h.past, &error));
     needed(esker_changes_new(h.prices, key, 3, &h.changes, &error));
+    needed(esker_pin(h.db, "named", version, &error));
+    needed(esker_key_changes_new(h.prices, NULL, NULL, NULL, 0, NULL, 0, &h.key_changes, &error));
+    needed(esker_diff_new(h.prices, version - 1, version, NULL, 0, NULL, 0, &h.diff, &error));
     needed(esker_put(h.keys, key, 3, data, sizeof data, 2, &error));
     needed(esker_put(h.keys, key, 1, data, 1, 2, &error));
     needed(esker_snapshot_new(h.db, &h.snapshot, &error));
@@ -228,6 +253,10 @@ int main(int count, char **arguments) {
     }
     needed(esker_changes_next(h.changes, &change, &found, &error));
     if (!found || change.version != version) puts("a change is lost");
+    needed(esker_key_changes_next(h.key_changes, &key_change, &found, &error));
+    if (!found || key_change.version != version) puts("a change of all keys is lost");
+    needed(esker_diff_next(h.diff, &difference, &found, &error));
+    if (!found || difference.before != NULL) puts("a difference is lost");
     needed(esker_check(h.db, &error));
     // A child that goes on keeps nothing.
     child = fork();
@@ -239,6 +268,8 @@ int main(int count, char **arguments) {
     esker_range_free(h.range);
     esker_snapshot_free(h.snapshot);
     esker_changes_free(h.changes);
+    esker_key_changes_free(h.key_changes);
+    esker_diff_free(h.diff);
     esker_past_free(h.past);
     esker_keyspace_free(h.prices);
     esker_keyspace_free(h.keys);

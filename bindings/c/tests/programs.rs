@@ -79,6 +79,14 @@ fn history_is_read() {
 }
 
 #[test]
+fn versions_are_compared_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(&["cc", "-std=c11"], "tests/time_travel.c", folder.path());
+    let output = run(&program, folder.path());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn misuse_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(&["cc", "-std=c11"], "tests/misuse.c", folder.path());
