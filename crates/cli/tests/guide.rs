@@ -1,5 +1,6 @@
 //! The guide's pages on the store do what they say: the first one is followed to the letter, in a
 //! new project next to the sources, and the Rust of each other page is a program of that project.
+//! The shell's lines of the page on time travel go on with the store that its program has left.
 //!
 //! Python's blocks are run by the tests of the package.
 
@@ -9,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PAGES: [&str; 7] =
-    ["model", "store", "durability", "tuning", "operating", "backup", "recovery"];
+const PAGES: [&str; 8] =
+    ["model", "store", "time-travel", "durability", "tuning", "operating", "backup", "recovery"];
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -84,6 +85,15 @@ fn follow_the_first_page(folder: &Path) -> Shell {
     shell
 }
 
+/// Runs the shell's lines of a page, which print what it says.
+fn follow_the_lines(shell: &mut Shell, page: &str) {
+    let of = |name: &str| {
+        let found = blocks(page).into_iter().filter(|(language, _)| language == name);
+        found.map(|(_, text)| text).collect::<String>()
+    };
+    assert_eq!(shell.run(&of("sh")), of("text"));
+}
+
 #[test]
 fn the_pages_are_followed() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,4 +111,5 @@ fn the_pages_are_followed() {
     for page in PAGES {
         let _ = shell.run(&format!("cargo run --quiet --bin {page}"));
     }
+    follow_the_lines(&mut shell, "time-travel");
 }
