@@ -8,6 +8,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::PyBytes;
 
 use crate::buffer::Buffer;
+use crate::diff::Version;
 use crate::fork::Kept;
 use crate::keyspace::Keyspace;
 use crate::reads::{At, Reads};
@@ -29,19 +30,19 @@ pub(crate) struct PastKeyspace {
 
 #[pymethods]
 impl PastKeyspace {
-    /// The keyspace at a version, or at a time in microseconds since 1970.
+    /// The keyspace at a version, by its number or name, or at a time in microseconds since 1970.
     #[new]
     fn new(
         py: Python<'_>,
         keyspace: PyRef<'_, Keyspace>,
-        version: Option<u64>,
+        version: Option<Version>,
         microseconds: u64,
     ) -> PyResult<PyClassInitializer<Self>> {
         let reads = keyspace.as_super();
         reads.open().check(py)?;
         let keyspace = reads.keyspace(py)?;
         let past = detached(py, || match version {
-            Some(version) => keyspace.at(version),
+            Some(version) => version.past(keyspace),
             None => {
                 let since = Duration::from_micros(microseconds);
                 keyspace.at_time(SystemTime::UNIX_EPOCH + since)

@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::batch::Batch;
 use crate::buffer::Buffer;
+use crate::diff::{Diff, KeyChanges, Keys, Version};
 use crate::history::Changes;
 use crate::operator;
 use crate::raised;
@@ -282,6 +283,29 @@ impl Keyspace {
         let (key, keyspace) = (key.as_ref(), reads.keyspace(py)?);
         let changes = detached(py, || keyspace.history(key))?;
         Ok(Changes::new(reads.open(), changes))
+    }
+
+    fn _key_changes(
+        this: PyRef<'_, Self>,
+        since: Option<Version>,
+        until: Option<Version>,
+        keys: Keys<'_>,
+    ) -> PyResult<KeyChanges> {
+        KeyChanges::of(this.py(), this.as_super(), (since, until), &keys)
+    }
+
+    fn _diff(
+        this: PyRef<'_, Self>,
+        before: Version,
+        after: Option<Version>,
+        keys: Keys<'_>,
+    ) -> PyResult<Diff> {
+        Diff::of(this.py(), this.as_super(), (before, after), &keys)
+    }
+
+    fn _set_history(this: PyRef<'_, Self>, kept: Kept) -> PyResult<()> {
+        let keyspace = this.as_super().keyspace(this.py())?;
+        detached(this.py(), || keyspace.set_history(kept_history(&kept)))
     }
 
     fn _writer(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ValueWriter> {

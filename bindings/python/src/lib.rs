@@ -13,6 +13,7 @@
 //! | `operator` | merge operators |
 //! | `backup` | backups |
 //! | `history` | keyspaces at earlier versions, and the changes of a key |
+//! | `diff` | what happened between two versions |
 //! | `batch`, `snapshot`, `transaction` | objects that are made from a store |
 //! | `range` | iterators, in runs |
 //! | `values` | values as streams |
@@ -24,6 +25,7 @@
 mod backup;
 mod batch;
 mod buffer;
+mod diff;
 mod fork;
 mod history;
 mod job;
@@ -52,6 +54,8 @@ fn _esker(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<snapshot::KeyspaceView>()?;
     module.add_class::<history::PastKeyspace>()?;
     module.add_class::<history::Changes>()?;
+    module.add_class::<diff::KeyChanges>()?;
+    module.add_class::<diff::Diff>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<transaction::Transaction>()?;
     module.add_class::<transaction::TransactionKeyspace>()?;

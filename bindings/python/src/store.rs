@@ -216,6 +216,23 @@ impl Store {
         Ok(detached(py, || db.time_of(version))?.map(history::microseconds))
     }
 
+    fn pin(&self, py: Python<'_>, name: &str, version: Option<u64>) -> PyResult<()> {
+        let db = self.0.db(py)?;
+        detached(py, || db.pin(name, version.unwrap_or_else(|| db.version())))
+    }
+
+    fn unpin(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        let db = self.0.db(py)?;
+        detached(py, || db.unpin(name))
+    }
+
+    /// Return the names of versions, and the versions.
+    fn named_versions(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
+        let db = self.0.db(py)?;
+        let named = detached(py, || db.named_versions())?;
+        Ok(named.into_iter().map(|named| (named.name, named.version)).collect())
+    }
+
     fn persist(&self, py: Python<'_>) -> PyResult<()> {
         let db = self.0.db(py)?;
         detached(py, || db.persist())

@@ -145,7 +145,7 @@ def test_what_has_no_history_is_refused(db, prices):
         lambda: prices.at(2**64),
         lambda: db.time_of(-1),
         lambda: prices.history(bytes(1 << 17)),
-        lambda: prices.insert(b"k", b"v", ttl=1),
+        lambda: prices.at("1"),
         lambda: db.keyspace("plain", history=True),
         lambda: db.keyspace("new", history=True, merge="add"),
         lambda: db.keyspace("new", history=True, index="lsm"),
@@ -155,7 +155,7 @@ def test_what_has_no_history_is_refused(db, prices):
         with pytest.raises(esker.ArgumentError):
             call()
     for call in [
-        lambda: prices.at("1"),
+        lambda: prices.at(None),
         lambda: prices.at(1.5),
         lambda: db.time_of(None),
         lambda: prices.history("k"),

@@ -73,6 +73,12 @@ with esker.open("db", memory="1MiB", durability="synced") as db:
     then: bytes | None = prices.at_time(time.time()).get(b"a")
     since: datetime | None = db.time_of(past.version)
     versions: list[int] = [change.version for change in prices.history(b"a")]
+    db.pin("audit")
+    names: dict[str, int] = db.named_versions()
+    audited: esker.PastKeyspace = prices.at("audit")
+    prices.set_history("all")
+    keys: list[bytes] = [change.key for change in prices.changes("audit", db.version)]
+    differences: list[esker.Difference] = list(prices.diff("audit", prefix=b"a"))
     version: str = esker.__version__
 result = esker.rearrange("a.npy", "(h k) -> k h", "b.npy", k=3)
 plan: esker.Plan = esker.plan("a.npy", "h w -> w h", memory=1 << 20)

@@ -30,7 +30,7 @@ from ._errors import (
 )
 from ._esker import Batch, Range
 from ._esker import __version__ as __version__
-from ._history import Change
+from ._history import Change, Difference, KeyChange
 from ._stats import (
     BackupReport,
     CheckReport,
@@ -82,12 +82,14 @@ __all__ = [
     "ConflictError",
     "DamagedError",
     "Db",
+    "Difference",
     "Error",
     "FileError",
     "ForkError",
     "FormatError",
     "FullError",
     "IoStats",
+    "KeyChange",
     "KeyNotFoundError",
     "Keyspace",
     "KeyspaceStats",

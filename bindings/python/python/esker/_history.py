@@ -1,4 +1,4 @@
-"""History: the changes of a key, versions and their times."""
+"""History: changes and differences, versions, their names and their times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ._types import _History
+    from ._types import _History, _Version
 
 #: The origin of times.
 _1970 = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -29,6 +29,39 @@ class Change(NamedTuple):
     value: Optional[bytes]
     #: The time of the version, in UTC: see `Db.time_of`.
     time: Optional[datetime]
+
+
+class KeyChange(NamedTuple):
+    """A change of one of the keys of a keyspace."""
+
+    #: The key.
+    key: bytes
+    #: The version that made it: the number of the commit.
+    version: int
+    #: The new value; None where the key was removed.
+    value: Optional[bytes]
+    #: The time of the version, in UTC: see `Db.time_of`.
+    time: Optional[datetime]
+
+
+class Difference(NamedTuple):
+    """A key whose value is another one in the second of two versions."""
+
+    #: The key.
+    key: bytes
+    #: The value in the first version; None where there was none.
+    before: Optional[bytes]
+    #: The value in the second version; None where there is none.
+    after: Optional[bytes]
+
+
+def _key_change(of: tuple[bytes, int, int | None, bytes | None]) -> KeyChange:
+    key, version, time, value = of
+    return KeyChange(key, version, value, time_at(time))
+
+
+def _difference(of: tuple[bytes, bytes | None, bytes | None]) -> Difference:
+    return Difference(*of)
 
 
 def _change(of: tuple[int, int | None, bytes | None]) -> Change:
@@ -67,6 +100,29 @@ def version_of(version: SupportsIndex) -> int:
     return number
 
 
+def point_of(version: _Version) -> int | str:
+    """Return a version that was given as an argument, by its number or its name."""
+    return version if isinstance(version, str) else version_of(version)
+
+
+def _optional(version: _Version | None) -> int | str | None:
+    return None if version is None else point_of(version)
+
+
+def _name(name: str) -> str:
+    if isinstance(name, str):
+        return name
+    raise ArgumentTypeError(f"the name of a version is text, not {name!r}")
+
+
+def _keys(
+    start: Buffer | None, end: Buffer | None, prefix: Buffer | None
+) -> tuple[Buffer | None, Buffer | None, Buffer | None]:
+    if prefix is not None and (start is not None or end is not None):
+        raise ArgumentError("keys are given by a prefix, or by start and end, not by both")
+    return (start, end, prefix)
+
+
 def kept_history(history: _History) -> tuple[str, int] | None:
     """Return the history that an argument `history` asks for."""
     if history is True or history == "all":
@@ -94,3 +150,107 @@ class Histories:
         it lives. Only of a keyspace with history; others raise `ArgumentError`.
         """
         return map(_change, self._changes(key))
+
+
+class Between:
+    """What happened between two versions, and what is kept."""
+
+    def changes(
+        self: Any,
+        since: _Version | None = None,
+        until: _Version | None = None,
+        *,
+        start: Buffer | None = None,
+        end: Buffer | None = None,
+        prefix: Buffer | None = None,
+    ) -> Iterator[KeyChange]:
+        """Return the changes after version `since` and up to `until`, as `KeyChange`::
+
+            seen = db.version
+            prices[b"tea"] = b"3.60"
+            assert [change.key for change in prices.changes(seen)] == [b"tea"]
+
+        They are in the order of keys, those of a key newest first. Versions are given by number or
+        name; without `since` it is all changes that are kept, without `until` those up to now. Only
+        of keys with `start <= key < end`, or of those that begin with `prefix`.
+
+        The iterator finds keys by their versions, without reading all others, and costs a `get` for
+        each. It blocks nothing, and all versions stay readable while it lives. A keyspace without
+        history, and a version that is not kept, raise `ArgumentError`.
+        """
+        keys = _keys(start, end, prefix)
+        return map(_key_change, self._key_changes(_optional(since), _optional(until), keys))
+
+    def diff(
+        self: Any,
+        before: _Version,
+        after: _Version | None = None,
+        *,
+        start: Buffer | None = None,
+        end: Buffer | None = None,
+        prefix: Buffer | None = None,
+    ) -> Iterator[Difference]:
+        """Return the keys whose values differ between two versions, as `Difference`::
+
+            for key, old, new in prices.diff("audit"):
+                print(key, old, new)
+
+        They are in the order of keys. Versions are given by number or name; without `after` it is
+        the newest one. Keys are restricted and found as in `changes`, and each costs two lookups;
+        where values may have expired, it looks at every key.
+        """
+        keys = _keys(start, end, prefix)
+        return map(_difference, self._diff(point_of(before), _optional(after), keys))
+
+    def set_history(self: Any, history: _History) -> None:
+        """Keep earlier versions readable from now on, or change which of them are kept.
+
+        `history` is as in `Db.keyspace`, and not False: a history cannot be ended, but may be as
+        short as 1. What is not kept any more is freed in steps. A keyspace with a merge operator or
+        an index of kind "lsm" raises `ArgumentError`. Writers wait meanwhile.
+        """
+        kept = kept_history(history)
+        if kept is None:
+            raise ArgumentError("a history cannot be ended: set_history(1) keeps the least")
+        self._set_history(kept)
+
+
+class Versions:
+    """The versions of a store."""
+
+    __slots__ = ()
+
+    @property
+    def version(self: Any) -> int:
+        """The newest version: the number of the last commit, as `Keyspace.at` takes it."""
+        return self._store.version()  # type: ignore[no-any-return]
+
+    def time_of(self: Any, version: int) -> datetime | None:
+        """Return the time at which `version` was committed, in UTC and to the millisecond.
+
+        That is the time of the last commit to a keyspace with history up to it; None before the
+        first one. It does not fall with growing versions, even if the clock is set back.
+        """
+        return time_at(self._store.time_of(version_of(version)))
+
+    def pin(self: Any, name: str, version: int | None = None) -> None:
+        """Give `version`, by default the newest one, a name, durably::
+
+            db.pin("audit")
+            prices[b"tea"] = b"3.60"
+            assert prices.at("audit")[b"tea"] == b"3.20"
+
+        It stays readable in all keyspaces whose history it is part of now, whatever they keep,
+        until `unpin`; later versions of these keyspaces stay too. A name has 1 to 255 bytes of
+        UTF-8, without control characters; 1000 versions can have names. A name that is in use, and
+        a version that no keyspace can read, raise `ArgumentError`.
+        """
+        self._store.pin(_name(name), None if version is None else version_of(version))
+
+    def unpin(self: Any, name: str) -> None:
+        """Remove the name of a version, durably. `ArgumentError` where no version has it."""
+        self._store.unpin(_name(name))
+
+    def named_versions(self: Any) -> dict[str, int]:
+        """Return the names of versions with their versions, in the order of the names."""
+        return dict(self._store.named_versions())

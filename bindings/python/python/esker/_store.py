@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _esker
 from ._errors import ArgumentTypeError, ConflictError
 from ._esker import Batch
-from ._history import Histories, kept_history, microseconds_of, time_at, version_of
+from ._history import (
+    Between,
+    Histories,
+    Versions,
+    kept_history,
+    microseconds_of,
+    point_of,
+    time_at,
+)
 from ._stats import BackupReport, CheckReport, Stats, report_of, stats_of
 from ._values import ValueReader, ValueWriter
 
@@ -29,7 +37,14 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer, Self
 
-    from ._types import _Compression, _Durability, _History, _IndexKind, _Operator
+    from ._types import (
+        _Compression,
+        _Durability,
+        _History,
+        _IndexKind,
+        _Operator,
+        _Version,
+    )
 
 # Nothing that was acknowledged needs it, but the next opening is quicker.
 atexit.register(_esker.close_all)
@@ -93,7 +108,7 @@ def check_backup(path: str | os.PathLike[str]) -> CheckReport:
     return report_of(_esker.check_backup(_path(path)))
 
 
-class Db:
+class Db(Versions):
     """An open store, made by `esker.open`. Any thread may use it.
 
     Writes have one order. After a crash the store has the first of them, up to some write or batch;
@@ -159,9 +174,10 @@ class Db:
 
         `history` keeps earlier versions of the keyspace readable: see `Keyspace.at` and
         `Keyspace.history`. It is True or "all" for all of them, a timedelta for those of at least
-        this time, or a number of newest ones. It is chosen when the keyspace is created, and
-        need not be given again; an existing keyspace without history raises `ArgumentError`. Such a
-        keyspace has no merge operator, an index of kind "fdtree" and no times to live.
+        this time, or a number of newest ones. It applies to a keyspace that is created, and need
+        not be given again; an existing keyspace with another history, or none, raises
+        `ArgumentError`: `Keyspace.set_history` begins or changes it. Such a keyspace has no merge
+        operator and an index of kind "fdtree".
 
         `history_share` is the share of superseded entries at which the live ones are copied, so
         that scans of the present do not slow down with every version: 0.2 to 0.8, by default 0.5;
@@ -182,19 +198,6 @@ class Db:
     def drop_keyspace(self, name: str) -> bool:
         """Drop the keyspace `name` with its contents, durably. Return whether there was one."""
         return self._store.drop_keyspace(_name(name))
-
-    @property
-    def version(self) -> int:
-        """The newest version: the number of the last commit, as `Keyspace.at` takes it."""
-        return self._store.version()
-
-    def time_of(self, version: int) -> datetime | None:
-        """Return the time at which `version` was committed, in UTC and to the millisecond.
-
-        That is the time of the last commit to a keyspace with history up to it; None before the
-        first one. It does not fall with growing versions, even if the clock is set back.
-        """
-        return time_at(self._store.time_of(version_of(version)))
 
     def batch(self, *, durability: _Durability | None = None) -> Batch:
         """Begin a batch: writes to any keyspaces of this store, applied all or not at all::
@@ -377,7 +380,9 @@ class _Streams:
         return ValueReader(self._reader(key))
 
 
-class Keyspace(_Views, Histories, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]):
+class Keyspace(
+    _Views, Histories, Between, _Streams, _esker.Keyspace, MutableMapping[bytes, bytes]
+):
     """An ordered map from keys (up to 64 KiB) to values (up to 1 GiB), made by `Db.keyspace`.
 
     It has the methods of a `dict`, with the data on the device. Keys and values are `bytes`, or
@@ -418,7 +423,7 @@ class Keyspace(_Views, Histories, _Streams, _esker.Keyspace, MutableMapping[byte
         """
         return ValueWriter(self._writer(key), durability)
 
-    def at(self, version: int) -> PastKeyspace:
+    def at(self, version: _Version) -> PastKeyspace:
         """Return the keyspace as it was after the commit `version`, and before the next one::
 
             prices = db.keyspace("prices", history=True)
@@ -427,10 +432,10 @@ class Keyspace(_Views, Histories, _Streams, _esker.Keyspace, MutableMapping[byte
             prices[b"tea"] = b"3.60"
             assert prices.at(before)[b"tea"] == b"3.20"
 
-        No I/O. A keyspace without history, and a version from before it began or of the future,
-        raise `ArgumentError`.
+        `version` is its number, or a name that `Db.pin` has given it. No I/O. A keyspace without
+        history, and a version from before it began or of the future, raise `ArgumentError`.
         """
-        return PastKeyspace(self, version_of(version), 0)
+        return PastKeyspace(self, point_of(version), 0)
 
     def at_time(self, time: datetime | float) -> PastKeyspace:
         """Return the keyspace as it was at `time`: after the last commit up to then.

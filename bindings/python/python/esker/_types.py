@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     _Durability = Literal["buffered", "synced"]
     _Compression = Literal["none", "lz4", "zstd"]
     _History = Union[bool, Literal["all"], timedelta, SupportsIndex]
+    _Version = Union[SupportsIndex, str]
     _IndexKind = Literal["fdtree", "lsm"]
     _Operator = Union[
         Literal["add", "append", "max", "min"], Tuple[str, Callable[[bytes, bytes, bytes], bytes]]
