@@ -835,6 +835,21 @@ enum esker_code esker_set_history(const struct esker_keyspace *keyspace,
                                   int32_t amount,
                                   struct esker_error **error);
 
+// Erases keys with all of their versions, which `esker_delete` leaves in the past: afterwards every
+// version reads as if they had never been written. There are `count` keys; key number i is the
+// `lengths[i]` bytes at `keys[i]`. Compacts the keyspace and rewrites each part of its past that
+// has one of the keys: erase many by one call. Backups that were made before still have them, and
+// so has the log until it is written over. `ESKER_INVALID` for a keyspace without history.
+//
+// # Safety
+// `keyspace` is a keyspace; `keys` and `lengths` have `count` elements, each key the given length;
+// `error` is null or can be written to.
+enum esker_code esker_erase(const struct esker_keyspace *keyspace,
+                            const uint8_t *const *keys,
+                            const size_t *lengths,
+                            size_t count,
+                            struct esker_error **error);
+
 // Keeps `version` readable under the name `name` until `esker_unpin`, also after the store has
 // been opened again: in all keyspaces whose history it is part of now, which then keep all later
 // versions too. A name is 1 to 255 bytes of UTF-8 without control characters. Two syncs.

@@ -442,3 +442,39 @@ pub unsafe extern "C" fn esker_set_history(
     // SAFETY: by the caller's promise.
     unsafe { guard(error, body) }
 }
+
+/// Erases keys with all of their versions, which `esker_delete` leaves in the past: afterwards every
+/// version reads as if they had never been written. There are `count` keys; key number i is the
+/// `lengths[i]` bytes at `keys[i]`. Compacts the keyspace and rewrites each part of its past that
+/// has one of the keys: erase many by one call. Backups that were made before still have them, and
+/// so has the log until it is written over. `ESKER_INVALID` for a keyspace without history.
+///
+/// # Safety
+/// `keyspace` is a keyspace; `keys` and `lengths` have `count` elements, each key the given length;
+/// `error` is null or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_erase(
+    keyspace: *const esker_keyspace,
+    keys: *const *const u8,
+    lengths: *const usize,
+    count: usize,
+    error: *mut *mut esker_error,
+) -> esker_code {
+    let body = || {
+        // SAFETY: by the caller's promise.
+        let keyspace = unsafe { get(keyspace) }?;
+        if count > 0 && (keys.is_null() || lengths.is_null()) {
+            return Err(Failure::invalid("keys or lengths are null"));
+        }
+        let key = |number: usize| {
+            // SAFETY: by the caller's promise, both have `count` elements, and `number` is less.
+            let (key, len) = unsafe { (*keys.add(number), *lengths.add(number)) };
+            // SAFETY: by the caller's promise.
+            unsafe { slice(key, len, "key") }
+        };
+        let keys = (0..count).map(key).collect::<Result<Vec<_>>>()?;
+        Ok(keyspace.erase(keys)?)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { guard(error, body) }
+}

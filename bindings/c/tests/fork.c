@@ -117,6 +117,7 @@ static void the_history(struct handles *h) {
     esker_difference difference;
     REFUSED(esker_past_named(h->prices, "named", &past, &error));
     REFUSED(esker_set_history(h->prices, ESKER_HISTORY_NEWEST, 1, &error));
+    REFUSED(esker_erase(h->prices, NULL, NULL, 0, &error));
     REFUSED(esker_key_changes_new(h->prices, NULL, NULL, NULL, 0, NULL, 0, &key_changes, &error));
     REFUSED(esker_key_changes_prefix(h->prices, NULL, NULL, key, 1, &key_changes, &error));
     REFUSED(esker_key_changes_next(h->key_changes, &key_change, &found, &error));

@@ -68,7 +68,9 @@ int main(int count, char **arguments) {
     esker_error *error = NULL;
     esker_db *db = NULL;
     esker_keyspace *prices = NULL, *logged = NULL;
-    esker_past *past = NULL;
+    esker_past *past = NULL, *without = NULL;
+    const uint8_t *erased[] = {bytes("tea"), bytes("absent")};
+    size_t lengths[] = {3, 6};
     esker_key_changes *changes = NULL;
     esker_diff *diff = NULL;
     esker_keyspace_options options;
@@ -142,6 +144,13 @@ int main(int count, char **arguments) {
     CHECK(value.len == 4 && memcmp(value.data, "3.20", 4) == 0);
     CHECK(esker_unpin(db, "again", &error) == ESKER_OK);
     CHECK(esker_named_version(db, "again", &version, &found, &error) == ESKER_OK && !found);
+    CHECK(esker_erase(prices, erased, lengths, 2, &error) == ESKER_OK);
+    CHECK(esker_past_at(prices, third, &without, &error) == ESKER_OK);
+    CHECK(esker_past_get(without, bytes("tea"), 3, &value, &found, &error) == ESKER_OK && !found);
+    esker_past_free(without);
+    CHECK(refused(esker_erase(prices, NULL, lengths, 2, &error), ESKER_INVALID, "null", &error));
+    CHECK(refused(esker_erase(logged, erased, lengths, 2, &error), ESKER_INVALID, "history",
+        &error));
     CHECK(esker_set_history(prices, ESKER_HISTORY_NEWEST, 1, &error) == ESKER_OK);
     CHECK(esker_put_with_ttl(prices, bytes("k"), 1, NULL, 0, 3600000, &error) == ESKER_OK);
 
@@ -185,7 +194,7 @@ int main(int count, char **arguments) {
     CHECK(esker_open_keyspace(db, "prices", NULL, &prices, &error) == ESKER_OK);
     CHECK(esker_named_version(db, "audit", &version, &found, &error) == ESKER_OK && found);
     CHECK(esker_diff_new(prices, version, third, NULL, 0, NULL, 0, &diff, &error) == ESKER_OK);
-    CHECK(strcmp(differing(diff, &error), "milk 1.10 - oat -  tea 3.20 3.80 ") == 0);
+    CHECK(strcmp(differing(diff, &error), "milk 1.10 - oat -  ") == 0);
 
 out:
     if (line_of_failure) {

@@ -308,6 +308,11 @@ impl Keyspace {
         detached(this.py(), || keyspace.set_history(kept_history(&kept)))
     }
 
+    fn _erase(this: PyRef<'_, Self>, keys: Vec<Vec<u8>>) -> PyResult<()> {
+        let keyspace = this.as_super().keyspace(this.py())?;
+        detached(this.py(), || keyspace.erase(&keys))
+    }
+
     fn _writer(this: PyRef<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ValueWriter> {
         values::writer(this.py(), this.as_super(), key)
     }

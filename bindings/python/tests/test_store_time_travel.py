@@ -178,6 +178,21 @@ def test_what_is_refused(db, prices, versions):
     assert db.named_versions() == {"audit": versions[0]}
 
 
+def test_erased_keys_are_in_no_version(db, prices, versions):
+    assert prices.at(versions[0])[b"tea"]
+    prices.erase([b"tea", bytearray(b"absent")])
+    for version in range(versions[0], db.version + 1):
+        assert b"tea" not in prices.at(version)
+    assert list(prices.history(b"tea")) == []
+    prices.erase(iter([]))
+    with pytest.raises(TypeError):
+        prices.erase(b"tea")
+    with pytest.raises(TypeError):
+        prices.erase(["tea"])
+    with pytest.raises(esker.ArgumentError):
+        db.keyspace("plain").erase([b"tea"])
+
+
 def test_a_closed_store_and_a_forked_child(db, prices, versions):
     walks = [prices.changes(), prices.diff(versions[0])]
     calls = [
@@ -185,6 +200,7 @@ def test_a_closed_store_and_a_forked_child(db, prices, versions):
         lambda: prices.changes(),
         lambda: prices.diff(1),
         lambda: prices.set_history(1),
+        lambda: prices.erase([]),
         lambda: db.pin("late"),
         lambda: db.unpin("late"),
         lambda: db.named_versions(),

@@ -101,6 +101,9 @@ pub(crate) enum Command {
     /// Begin to keep earlier versions of a keyspace, or change which are kept
     #[command(long_about = keep::SET_HISTORY_HELP)]
     SetHistory(keep::SetHistory),
+    /// Erase keys with all of their versions, which `del` leaves in the past
+    #[command(long_about = keep::ERASE_HELP)]
+    Erase(keep::Erase),
     /// Print the names of all keyspaces
     Keyspaces(Keyspaces),
     /// Print statistics: sizes, levels, compaction, I/O

@@ -187,6 +187,15 @@ fn print_handles(db: &Db, entries: &Keyspace, printed: &mut Printed) {
     let mut changes = versions.history(KEY).unwrap();
     printed.debug("Change", &changes.next().unwrap().unwrap());
     printed.debug("Changes", &changes);
+    let mut changes = versions.changes(..).unwrap();
+    printed.debug("KeyChange", &changes.next().unwrap().unwrap());
+    printed.debug("KeyChanges", &changes);
+    let oldest = versions.history(KEY).unwrap().last().unwrap().unwrap().version - 1;
+    let mut diff = versions.diff(oldest, db.version()).unwrap();
+    printed.debug("Difference", &diff.next().unwrap().unwrap());
+    printed.debug("Diff", &diff);
+    db.pin("a name", db.version()).unwrap();
+    printed.debug("NamedVersion", &db.named_versions().unwrap());
 }
 
 fn print_errors(db: &Db, entries: &Keyspace, printed: &mut Printed) {

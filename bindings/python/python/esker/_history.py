@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from ._errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
-    from typing import Iterator, SupportsIndex
+    from typing import Iterable, Iterator, SupportsIndex
 
     from typing_extensions import Buffer
 
@@ -213,6 +213,20 @@ class Between:
         if kept is None:
             raise ArgumentError("a history cannot be ended: set_history(1) keeps the least")
         self._set_history(kept)
+
+    def erase(self: Any, keys: Iterable[Buffer]) -> None:
+        """Erase `keys` with all of their versions, which `del` leaves in the past::
+
+            users.erase([b"alan", b"ada"])
+
+        Afterwards every version reads as if they had never been written. Compacts the keyspace and
+        rewrites each part of its past that has one of the keys: erase many by one call. Backups
+        that were made before still have them, and so has the log until it is written over. A
+        keyspace without history raises `ArgumentError`.
+        """
+        if isinstance(keys, (bytes, bytearray, memoryview)):
+            raise TypeError("erase takes the keys in a list or another iterable, and not one key")
+        self._erase([bytes(memoryview(key)) for key in keys])
 
 
 class Versions:

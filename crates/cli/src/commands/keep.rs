@@ -1,11 +1,13 @@
-//! `pin`, `unpin` and `set-history`: which earlier versions stay readable.
+//! `pin`, `unpin`, `set-history` and `erase`: which earlier versions stay readable.
+
+use std::ffi::OsString;
 
 use clap::Args;
 use esker_terminal::exit::Failure;
 
 use super::version::Point;
 use super::{history, keyspace, open};
-use crate::args::{Space, Store};
+use crate::args::{Keys, Space, Store};
 
 /// The description of `pin`.
 pub(crate) const PIN_HELP: &str = r#"Give a version a name, under which it stays readable
@@ -21,6 +23,29 @@ Begin to keep earlier versions of a keyspace, or change which are kept
 A keyspace without history keeps the versions from now on. In one with history, what is not kept any
 more is freed in steps. A history cannot be ended: `1` keeps as little as possible. It needs an
 index of kind fdtree and no merge operator.";
+
+/// The description of `erase`.
+pub(crate) const ERASE_HELP: &str = "\
+Erase keys with all of their versions, which `del` leaves in the past
+
+Afterwards every version reads as if the keys had never been written. Compacts the keyspace and
+rewrites each part of its past that has one of the keys: erase many keys by one call. Backups that
+were made before still have them, and so has the log until it is written over. The keyspace keeps
+history.";
+
+/// The arguments of `erase`.
+#[derive(Debug, Args)]
+pub(crate) struct Erase {
+    #[command(flatten)]
+    store: Store,
+    /// Keys
+    #[arg(required = true, value_name = "KEY")]
+    erased: Vec<OsString>,
+    #[command(flatten)]
+    keys: Keys,
+    #[command(flatten)]
+    keyspace: Space,
+}
 
 /// The arguments of `pin`.
 #[derive(Debug, Args)]
@@ -81,5 +106,14 @@ pub(super) fn unpin(args: &Unpin) -> Result<(), Failure> {
 pub(super) fn set_history(args: &SetHistory) -> Result<(), Failure> {
     let db = open(&args.store.path)?;
     keyspace(&db, &args.keyspace.name)?.set_history(args.kept)?;
+    Ok(db.close()?)
+}
+
+/// Erases keys.
+pub(super) fn erase(args: &Erase) -> Result<(), Failure> {
+    let keys = args.erased.iter().map(|key| args.keys.bytes(key));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let db = open(&args.store.path)?;
+    keyspace(&db, &args.keyspace.name)?.erase(keys)?;
     Ok(db.close()?)
 }

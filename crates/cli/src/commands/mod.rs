@@ -47,6 +47,7 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Pin(args)) => keep::pin(&args),
         Some(Command::Unpin(args)) => keep::unpin(&args),
         Some(Command::SetHistory(args)) => keep::set_history(&args),
+        Some(Command::Erase(args)) => keep::erase(&args),
         Some(Command::Keyspaces(args)) => keyspaces::run(&args),
         Some(Command::Stats(args)) => stats::run(&args),
         Some(Command::Check(args)) => check::run(&args),

@@ -162,6 +162,11 @@ fn a_history_begins_and_changes() {
     assert_eq!(esker(["diff", &db, "begun"]).text(), "k\tchanged\t1\t2\n");
     assert_eq!(esker(["changes", &db]).text().lines().count(), 1);
     esker(["put", &db, "k", "2", "--history=30d"]).fails(2, &["default", "All"]);
+    esker(["erase", &db, "k", "absent"]).stdout();
+    assert_eq!(esker(["get", &db, "k", "--at=begun"]).code(), 1);
+    assert_eq!(esker(["changes", &db]).text(), "");
+    esker(["erase", &db]).fails(2, &["KEY"]);
+    esker(["erase", &db, "zz", "--key-format=hex"]).fails(2, &["hex"]);
     esker(["set-history", &db, "30d"]).stdout();
     esker(["put", &db, "k", "2", "--history=30d"]).stdout();
     esker(["set-history", &db, "1w"]).fails(2, &["30d"]);
@@ -171,4 +176,5 @@ fn a_history_begins_and_changes() {
     let other = Place::new();
     esker(["put", &other.db(), "k", "v", "--index=lsm"]).stdout();
     esker(["set-history", &other.db(), "all"]).fails(2, &["fdtree"]);
+    esker(["erase", &other.db(), "k"]).fails(2, &["keeps no history"]);
 }

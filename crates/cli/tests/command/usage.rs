@@ -57,6 +57,7 @@ fn every_option_is_documented() {
         "pin",
         "unpin",
         "set-history",
+        "erase",
         "keyspaces",
         "stats",
         "check",
