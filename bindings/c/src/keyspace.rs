@@ -443,11 +443,11 @@ pub unsafe extern "C" fn esker_set_history(
     unsafe { guard(error, body) }
 }
 
-/// Erases keys with all of their versions, which `esker_delete` leaves in the past: afterwards every
-/// version reads as if they had never been written. There are `count` keys; key number i is the
-/// `lengths[i]` bytes at `keys[i]`. Compacts the keyspace and rewrites each part of its past that
-/// has one of the keys: erase many by one call. Backups that were made before still have them, and
-/// so has the log until it is written over. `ESKER_INVALID` for a keyspace without history.
+/// Erases keys with all of their versions, which `esker_delete` leaves in the past: afterwards
+/// every version reads as if they had never been written. There are `count` keys; key number i is
+/// the `lengths[i]` bytes at `keys[i]`. Compacts the keyspace and rewrites each part of its past
+/// that has one of the keys: erase many by one call. Backups that were made before still have them,
+/// and so has the log until it is written over. `ESKER_INVALID` for a keyspace without history.
 ///
 /// # Safety
 /// `keyspace` is a keyspace; `keys` and `lengths` have `count` elements, each key the given length;

@@ -133,6 +133,9 @@ impl Tried {
         self.refused("Db::flush", db.flush());
         self.refused("Db::compact", db.compact());
         self.refused("Db::check", db.check());
+        self.refused("Db::pin", db.pin("a", 1));
+        self.refused("Db::unpin", db.unpin("a"));
+        self.refused("Db::named_versions", db.named_versions());
         let mut progress = |_: &_| ControlFlow::Continue(());
         self.refused("Db::backup", db.backup(folder.join("backup")));
         self.refused("Db::backup", db.backup(folder.join("other")));
@@ -154,6 +157,11 @@ impl Tried {
         self.refused("Keyspace::at", things.at(1));
         self.refused("Keyspace::at_time", things.at_time(SystemTime::UNIX_EPOCH));
         self.refused("Keyspace::history", things.history("a"));
+        self.refused("Keyspace::at_named", things.at_named("a"));
+        self.refused("Keyspace::changes", things.changes(..));
+        self.refused("Keyspace::diff", things.diff(1, 2));
+        self.refused("Keyspace::set_history", things.set_history(History::All));
+        self.refused("Keyspace::erase", things.erase(["a"]));
         self.refused("Keyspace::insert", things.insert("a", "1"));
         self.refused("Keyspace::insert", things.insert("a", [1; 5000]));
         self.refused("Keyspace::insert_with", things.insert_with("a", "1", durability));
@@ -385,6 +393,7 @@ fn everything_that_is_public_is_tried() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sources = [
         ("Db", include_str!("../src/db.rs")),
+        ("Db", include_str!("../src/pins.rs")),
         ("Keyspace", include_str!("../src/keyspace.rs")),
         ("Past", include_str!("../src/past.rs")),
         ("Snapshot", include_str!("../src/snapshot.rs")),

@@ -67,7 +67,8 @@ impl Kept {
     }
 
     pub fn get(&self) -> Option<History> {
-        if self.is_kept() { **self.history.load() } else { None }
+        let history: &Option<History> = &self.history.load();
+        history.filter(|_| self.is_kept())
     }
 }
 

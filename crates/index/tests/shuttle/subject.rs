@@ -225,7 +225,7 @@ impl Subject {
     /// The newest version of a key up to `seq`, and whether it is a value, where history is kept.
     pub fn version(&self, key: u8, seq: Seq) -> Option<(u64, bool)> {
         let found = self.tree.version(&[key], seq).expect("a block is readable");
-        found.map(|(seq, value)| (seq.0, value.is_some()))
+        found.map(|found| (found.seq.0, found.value.is_some()))
     }
 
     /// Begins `work` if nothing stands in its way; says whether it did. Before slices of an LSM
