@@ -112,9 +112,13 @@ impl Index {
         values: impl FnOnce(Seq) -> Vec<Extent>,
         commit: &mut Commit<'_>,
     ) -> Result<bool> {
-        // What is not given up now is given up when the next flush or merge is done.
-        let Some(_not_rewritten) = self.history.rewriting.try_lock() else { return Ok(false) };
-        let _alone = (!planted::is(Bug::DroppedTwice)).then(|| self.starting.lock());
+        let is_alone = !planted::is(Bug::DroppedTwice);
+        let none_is_rewritten = self.history.rewriting.try_lock();
+        if is_alone && none_is_rewritten.is_none() {
+            // What is not given up now is given up when the next flush or merge is done.
+            return Ok(false);
+        }
+        let _alone = is_alone.then(|| (none_is_rewritten, self.starting.lock()));
         let until = {
             let mut pins = self.pins.lock();
             let Some(until) = self.droppable(&pins, floor) else { return Ok(false) };

@@ -35,6 +35,9 @@ pub const FULL: Work = Work::Merge { full: true, with_memtable: true };
 /// A merge of everything but the memtable.
 pub const FULL_ALONE: Work = Work::Merge { full: true, with_memtable: false };
 
+/// The history of a keyspace that keeps one.
+const KEPT: Kept = Kept { from: Seq(0), share: 0.5, expires: false };
+
 thread_local! {
     /// Whether subjects have an LSM index. All threads of a schedule are one of the system's.
     static IS_LSM: Cell<bool> = const { Cell::new(false) };
@@ -169,7 +172,7 @@ impl Subject {
             sizes: Sizes::Cost,
             codec: Codec::None,
             compaction: Compaction { params, ..Compaction::DEFAULT },
-            history: KEEPS_HISTORY.get().then_some(Kept { from: Seq(0), share: 0.5 }),
+            history: KEEPS_HISTORY.get().then_some(KEPT),
         };
         Index::open(Arc::clone(env), KeyspaceId(1), meta, options)
     }
