@@ -54,7 +54,9 @@ pub(crate) fn erase(
 ) -> Result<()> {
     let _span = tracing::debug_span!("erase", keyspace = slot.name).entered();
     shared.poison.check()?;
-    leave_behind(shared, slot, keys, (written, removed))?;
+    let left = leave_behind(shared, slot, keys, (written, removed));
+    slot.tree()?.split_after(Seq(0));
+    left?;
     let commit = &mut |meta: &_, edits: &_| commit_index(shared, slot.id, meta, edits);
     slot.tree()?.erase_past(keys, |until| own_values(shared, slot, until), commit)?;
     slot.tree()?.collect()?;
@@ -78,13 +80,12 @@ fn leave_behind(
                 until = newest.map_or(until, |(seq, _)| until.max(seq));
             }
         }
-        slot.tree()?.split_after(until);
         if until == Seq(0) {
             return Ok(());
         }
+        slot.tree()?.split_after(until);
         maintenance::compact(shared, slot)?;
     }
-    slot.tree()?.split_after(Seq(0));
     Err(Error::invalid(format!(
         "keyspace {} could not be compacted, which erasing takes: make space and erase again",
         slot.name
