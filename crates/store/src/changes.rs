@@ -120,7 +120,7 @@ impl Changes {
         }
         let fetch = |value| large::fetch(&self.shared, &self.slot, &self.key, value);
         match value.map(fetch).transpose() {
-            Err(error @ Error::Damaged { .. }) => {
+            Err(error @ (Error::Damaged { .. } | Error::Io(_))) => {
                 let found = self.slot.read(|tree| tree.version(&self.key, seq))??;
                 // Or it has been erased.
                 let is_there = found.is_some_and(|found| found.seq == seq);

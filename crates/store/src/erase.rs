@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use esker_device::Purpose;
 use esker_format::history::MILLIONTHS;
 use esker_format::ids::Seq;
 use esker_format::ptr::Extent;
@@ -29,7 +30,8 @@ pub(crate) fn check(slot: &Slot) -> Result<()> {
     }
 }
 
-/// The keys that have an entry in the index of now which does not remove them, expired or not.
+/// The keys that have an entry in the index of now which does not remove them within the history,
+/// expired or not.
 pub(crate) fn to_remove<'a>(
     shared: &Core,
     slot: &Slot,
@@ -39,7 +41,10 @@ pub(crate) fn to_remove<'a>(
     let mut found = Vec::new();
     for key in keys {
         let newest = slot.read(|tree| tree.newest_entry(key, Seq::MAX))??;
-        found.extend(newest.filter(|(_, removes)| !removes).map(|_| key.as_slice()));
+        // A removal from before the history is not new enough for a split.
+        let begins = slot.history().map_or(Seq(0), |history| history.from);
+        let stays = newest.filter(|(seq, removes)| !removes || *seq <= begins);
+        found.extend(stays.map(|_| key.as_slice()));
     }
     Ok(found)
 }
@@ -53,6 +58,8 @@ pub(crate) fn erase(
     (written, removed): (Seq, Seq),
 ) -> Result<()> {
     let _span = tracing::debug_span!("erase", keyspace = slot.name).entered();
+    // One after the other: each asks for splits of its own.
+    let _alone = slot.erasing.lock();
     shared.poison.check()?;
     let left = leave_behind(shared, slot, keys, (written, removed));
     slot.tree()?.split_after(Seq(0));
@@ -61,7 +68,10 @@ pub(crate) fn erase(
     slot.tree()?.erase_past(keys, |until| own_values(shared, slot, until), commit)?;
     slot.tree()?.collect()?;
     shared.env.blocks.discard_free()?;
-    Ok(shared.env.blocks.wipe_free()?)
+    shared.env.blocks.wipe_free()?;
+    // What was written over must not come back with a power cut.
+    let synced = shared.env.blocks.sync(Purpose::Gc);
+    Ok(shared.poison.on_error(synced)?)
 }
 
 /// Compacts until the index of now has no such version of the keys.

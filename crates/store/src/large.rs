@@ -197,7 +197,8 @@ pub(crate) fn fetch_at(
     at: At,
 ) -> Result<Option<Vec<u8>>> {
     match fetch(shared, slot, key, value) {
-        Err(error @ Error::Damaged { .. }) => {
+        // Its space may have been given back to the device.
+        Err(error @ (Error::Damaged { .. } | Error::Io(_))) => {
             let is_there = slot.read(|tree| tree.get_at(key, at))??.is_some();
             if is_there { Err(error) } else { Ok(None) }
         }

@@ -51,7 +51,8 @@ impl Named {
     /// Those of the manifest, in a store that is being opened.
     pub fn open(names: &BTreeMap<String, Seq>, slots: &BTreeMap<String, Arc<Slot>>) -> Self {
         let pin = |(name, version): (&String, &Seq)| {
-            let pinned = slots.values().filter(|_| !planted::is(Bug::NamesNotPinned));
+            let pinned = slots.values().filter(|slot| !is_of_times(slot));
+            let pinned = pinned.filter(|_| !planted::is(Bug::NamesNotPinned));
             (name.clone(), NamedPin::new(*version, pinned))
         };
         Self(Mutex::new(names.iter().map(pin).collect()))

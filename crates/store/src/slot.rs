@@ -23,6 +23,8 @@ pub(crate) struct Slot {
     pub inline_bytes_max: AtomicU64,
     /// The history that the keyspace keeps, as the manifest records it.
     history: Mutex<Option<HistoryMeta>>,
+    /// Held while keys are erased.
+    pub erasing: Mutex<()>,
     tree: Index,
     gone: AtomicBool,
     /// Set exactly when `stopped` holds something; read without the lock on every write.
@@ -81,6 +83,7 @@ impl Slot {
             name,
             inline_bytes_max: (VALUE_BYTES_MAX as u64).into(),
             history: Mutex::new(history),
+            erasing: Mutex::default(),
             tree,
             gone: false.into(),
             stalled: false.into(),

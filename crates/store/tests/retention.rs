@@ -333,6 +333,34 @@ fn a_history_begins_and_changes() {
     assert!(refused(never, History::Newest(5)).contains("kept for ever"));
 }
 
+/// What is all from before the history is not split off: no version would be in the past index.
+#[test]
+fn nothing_from_before_the_history_becomes_past() {
+    let device = MemoryDevice::new();
+    let db = small(&device).open().unwrap();
+    let plain = KeyspaceOptions::default().memtable_bytes(Some(2 << 10));
+    let keyspace = db.keyspace("past", plain).unwrap();
+    (0..100).for_each(|number: u8| keyspace.insert([number], [7; 30]).unwrap());
+    db.compact().unwrap();
+    (0..60).for_each(|number: u8| keyspace.remove([number]).unwrap());
+    keyspace.set_history(History::All).unwrap();
+    let begun = db.version();
+    db.compact().unwrap();
+    assert_eq!(contents(&keyspace.at(begun).unwrap()).len(), 40);
+    let db = small(&copy(&device)).open().unwrap();
+    let keyspace = db.open_keyspace("past").unwrap().unwrap();
+    keyspace.erase([[3], [70]]).unwrap();
+    assert_eq!(contents(&keyspace.at(begun).unwrap()).len(), 39);
+    let mut round = 0_u8;
+    while db.stats().unwrap().keyspaces.iter().all(|of| of.past_indexes.len() < 3) {
+        round += 1;
+        (0..100).for_each(|number: u8| keyspace.insert([number], [round; 30]).unwrap());
+    }
+    assert_eq!(contents(&keyspace.at(begun).unwrap()).len(), 39);
+    drop((keyspace, db.clone().close()));
+    assert_sound(&small(&copy(&device)).open().unwrap());
+}
+
 fn plain_with_operator() -> KeyspaceOptions {
     KeyspaceOptions::default().merge(esker::Merge::Add)
 }

@@ -43,7 +43,7 @@ impl FdTreeIndex<'_> {
             return None;
         }
         if durable.history.splits_next {
-            return split(durable, 0);
+            return self.split(durable, 0);
         }
         let merges_all = full || self.prepare(durable, false, Incoming::default()).full;
         let replaced = of_millionths(durable.history.replaced_millionths);
@@ -55,9 +55,24 @@ impl FdTreeIndex<'_> {
         let upper = durable.main.levels.iter().filter(|level| !is_bottom(durable, level));
         let upper = upper.filter(|level| level.counts.data_entries() > 0).count();
         if runs + upper <= 1 {
-            return split(durable, runs);
+            return self.split(durable, runs);
         }
-        Some(HistoryMerge { scope: MergeScope::Gather, runs })
+        self.split(durable, runs).map(|_| HistoryMerge { scope: MergeScope::Gather, runs })
+    }
+
+    /// A split of the main tree and of the oldest `runs` runs, as of the newest number in them;
+    /// `None` where all of it is from before the history: no version would be in the past index.
+    fn split(&self, durable: &IndexMeta, runs: usize) -> Option<HistoryMerge> {
+        let trees = durable.oldest_runs(runs).iter().chain([&durable.main]);
+        let levels = trees.flat_map(|tree| &tree.levels);
+        let newest = levels.map(|level| level.seqs.1).max().unwrap_or(Seq(0));
+        let follows = newest > self.now_from(durable);
+        follows.then_some(HistoryMerge { scope: MergeScope::Split(newest), runs })
+    }
+
+    /// The first version that the index of now answers.
+    fn now_from(&self, durable: &IndexMeta) -> Seq {
+        self.history_from().unwrap_or_default().max(durable.history.from)
     }
 
     /// The plan of such a merge.
@@ -105,10 +120,9 @@ impl FdTreeIndex<'_> {
     /// What a split with `inputs` leaves of `durable`.
     pub(super) fn past(&self, inputs: &Inputs, durable: &IndexMeta) -> Option<PastIndex> {
         let until = inputs.scope.splits_at()?;
-        let begins = self.history_from().unwrap_or_default();
         let removed = self.view().removed.up_to(until);
         Some(PastIndex {
-            from: begins.max(durable.history.from),
+            from: self.now_from(durable),
             until,
             main: durable.main.clone(),
             sorted_runs: durable.oldest_runs(inputs.sorted_runs).to_vec(),
@@ -118,15 +132,6 @@ impl FdTreeIndex<'_> {
             },
         })
     }
-}
-
-/// A split of the main tree and of the oldest `runs` runs, as of the newest number in them.
-fn split(durable: &IndexMeta, runs: usize) -> Option<HistoryMerge> {
-    let trees = durable.oldest_runs(runs).iter().chain([&durable.main]);
-    let levels = trees.flat_map(|tree| &tree.levels);
-    let newest = levels.map(|level| level.seqs.1).max().unwrap_or(Seq(0));
-    let follows = newest > durable.history.from;
-    follows.then_some(HistoryMerge { scope: MergeScope::Split(newest), runs })
 }
 
 fn is_bottom(durable: &IndexMeta, level: &LevelMeta) -> bool {

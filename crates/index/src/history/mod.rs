@@ -105,7 +105,8 @@ impl Index {
     pub fn must_split(&self) -> bool {
         let (asked, durable) = (&self.history.splits_after, self.durable.load());
         let is_empty = durable.main.levels.is_empty() && durable.sorted_runs.is_empty();
-        !is_empty && asked.load(Ordering::Acquire) > durable.history.from.0
+        let now_from = self.history_from().unwrap_or_default().max(durable.history.from);
+        !is_empty && asked.load(Ordering::Acquire) > now_from.0
     }
 
     /// Where merges learn the times of versions. Without it, they keep what has expired.

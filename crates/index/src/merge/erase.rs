@@ -126,11 +126,12 @@ impl Index {
         commit: &mut Commit<'_>,
     ) -> Result<u64> {
         let mut rewritten = 0;
-        for past in self.past_indexes() {
+        for listed in self.past_indexes() {
             // While this is held, it is not given up: nothing else keeps its blocks.
             let _alone = self.history.rewriting.lock();
-            let is_there = self.past_indexes().iter().any(|there| Arc::ptr_eq(there, &past));
-            if is_there && self.has_any(&past, keys)? {
+            let there = self.past_indexes().into_iter().find(|past| past.until == listed.until);
+            let Some(past) = there else { continue };
+            if self.has_any(&past, keys)? {
                 self.rewrite(&past, keys, &values, commit)?;
                 rewritten += 1;
             }

@@ -338,6 +338,9 @@ impl ManifestState {
         let Some(history) = keyspace.history else {
             return Err("adds a past index to a keyspace without history");
         };
+        if past.from >= past.until {
+            return Err("adds a past index of no versions");
+        }
         let follows = keyspace.past.last().is_none_or(|last| last.index.until == past.from);
         if !follows || past.from < history.from || past.until > keyspace.index.history.from {
             return Err("adds a past index that leaves a gap");
