@@ -68,23 +68,22 @@ struct ChangedKeys {
 }
 
 impl ChangedKeys {
-    /// With `every`, all keys.
+    /// With `expired`, also those whose values may have expired meanwhile.
     fn new(
         shared: &Arc<Shared>,
         slot: &Arc<Slot>,
         (since, up_to): (u64, u64),
-        every: bool,
+        expired: bool,
     ) -> Result<Self> {
         let since = pinned(shared, slot, since)?;
         let up_to = pinned(shared, slot, up_to)?;
         let (shared, slot) = (Arc::clone(shared), Arc::clone(slot));
-        let interval = match since.version() < up_to.version() {
-            true => Interval::all(),
-            false => Interval::none(),
-        };
-        let range = Range::new(Arc::clone(&shared), Arc::clone(&slot), (&up_to).into(), interval);
-        let range = range.changed_since(since.version(), every);
-        Ok(Self { shared, slot, since, up_to, range })
+        let none = Interval::none();
+        let range = Range::new(Arc::clone(&shared), Arc::clone(&slot), (&up_to).into(), none);
+        let range = range.changed_since(since.version(), expired && slot.may_expire()?);
+        let mut keys = Self { shared, slot, since, up_to, range };
+        keys.restrict(Interval::all());
+        Ok(keys)
     }
 
     fn restrict(&mut self, interval: Interval) {
@@ -99,6 +98,14 @@ impl ChangedKeys {
 
     fn finish(&mut self) {
         self.range.restrict(Interval::none());
+    }
+
+    fn print(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        f.debug_struct(name)
+            .field("keyspace", &self.slot.name)
+            .field("since", &self.since.version())
+            .field("up_to", &self.up_to.version())
+            .finish_non_exhaustive()
     }
 }
 
@@ -182,9 +189,8 @@ impl Diff {
         after: u64,
     ) -> Result<Self> {
         // Values that expire do so without a commit.
-        let expires = slot.tree()?.history().is_some_and(|history| history.expires);
         let versions = (before.min(after), before.max(after));
-        let keys = ChangedKeys::new(shared, slot, versions, expires)?;
+        let keys = ChangedKeys::new(shared, slot, versions, true)?;
         let past = |version| Past::new(shared, slot, version);
         Ok(Self { keys, before: past(before)?, after: past(after)? })
     }
@@ -265,16 +271,6 @@ impl fmt::Debug for KeyChanges {
 impl fmt::Debug for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.keys.print(f, "Diff")
-    }
-}
-
-impl ChangedKeys {
-    fn print(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
-        f.debug_struct(name)
-            .field("keyspace", &self.slot.name)
-            .field("since", &self.since.version())
-            .field("up_to", &self.up_to.version())
-            .finish_non_exhaustive()
     }
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use esker_device::Purpose;
-use esker_format::history::MILLIONTHS;
 use esker_format::ids::Seq;
 use esker_format::ptr::Extent;
 use esker_index::ErasedKeys;
 
 use crate::error::{Error, Result};
+use crate::history::never_splits;
 use crate::index_commit::commit_index;
 use crate::maintenance;
 use crate::shared::Core;
@@ -23,7 +23,7 @@ pub(crate) fn check(slot: &Slot) -> Result<()> {
     let name = &slot.name;
     match slot.history() {
         None => Err(Error::invalid(format!("keyspace {name} keeps no history: remove the keys"))),
-        Some(history) if history.share_millionths == MILLIONTHS => Err(Error::invalid(format!(
+        Some(history) if never_splits(&history) => Err(Error::invalid(format!(
             "keyspace {name} has a history_share of 1.0: nothing in it can be erased"
         ))),
         Some(_) => Ok(()),

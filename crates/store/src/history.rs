@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use esker_format::history::{HistoryMeta, MILLIONTHS, Retention, millionths, of_millionths};
 use esker_format::ids::Seq;
+use esker_index::IndexKind;
+
+use crate::error::{Error, Result};
 
 /// The versions of a keyspace that stay readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +75,31 @@ impl History {
         }
     }
 
-    /// Whether it keeps anything.
-    pub(crate) fn is_valid(self) -> bool {
-        !matches!(
-            self.retention(),
-            Retention::For { millis: 0 } | Retention::Newest { versions: 0 }
-        )
+    /// Fails where it keeps nothing.
+    pub(crate) fn validate(self) -> Result<()> {
+        match self.retention() {
+            Retention::For { millis: 0 } | Retention::Newest { versions: 0 } => {
+                Err(Error::invalid("history is kept for 1 ms, or for 1 version, at least"))
+            }
+            _ => Ok(()),
+        }
     }
+
+    /// Fails for a keyspace that cannot keep any.
+    pub(crate) fn validate_keyspace(index: Option<IndexKind>, has_operator: bool) -> Result<()> {
+        if has_operator {
+            return Err(Error::invalid("a keyspace with history has no merge operator"));
+        }
+        if index.is_some_and(|index| index != IndexKind::FdTree) {
+            return Err(Error::invalid("a keyspace with history has an index of kind fdtree"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether nothing is ever copied: then everything stays, in one index.
+pub(crate) fn never_splits(history: &HistoryMeta) -> bool {
+    Share(history.share_millionths) == Share::NEVER
 }
 
 /// The history that an index keeps according to its keyspace's record.

@@ -14,7 +14,7 @@ use esker_substrate::sync::Mutex;
 use crate::error::{Error, Result};
 use crate::read_point::Pin;
 use crate::slot::Slot;
-use crate::times::is_of_times;
+use crate::times::{oldest_of, users};
 
 /// Most versions with names.
 const NAMES_MAX: usize = 1000;
@@ -51,8 +51,7 @@ impl Named {
     /// Those of the manifest, in a store that is being opened.
     pub fn open(names: &BTreeMap<String, Seq>, slots: &BTreeMap<String, Arc<Slot>>) -> Self {
         let pin = |(name, version): (&String, &Seq)| {
-            let pinned = slots.values().filter(|slot| !is_of_times(slot));
-            let pinned = pinned.filter(|_| !planted::is(Bug::NamesNotPinned));
+            let pinned = users(slots.values()).filter(|_| !planted::is(Bug::NamesNotPinned));
             (name.clone(), NamedPin::new(*version, pinned))
         };
         Self(Mutex::new(names.iter().map(pin).collect()))
@@ -111,20 +110,13 @@ impl Named {
     }
 }
 
-/// The keyspaces of users.
-fn users(slots: &[Arc<Slot>]) -> impl Iterator<Item = &Arc<Slot>> {
-    slots.iter().filter(|slot| !is_of_times(slot))
-}
-
 fn unknown(name: &str) -> Error {
     Error::invalid(format!("no version is kept as {name}"))
 }
 
 /// No keyspace can read the version.
 fn unreadable(slots: &[Arc<Slot>], version: Seq, newest: Seq) -> Error {
-    let trees = users(slots).filter_map(|slot| slot.tree().ok());
-    let oldest = trees.filter_map(|tree| tree.oldest_version()).min();
-    Error::invalid(match oldest {
+    Error::invalid(match oldest_of(slots) {
         None => format!("version {version} cannot be kept: no keyspace keeps history"),
         Some(oldest) => {
             format!("version {version} cannot be kept: there are versions {oldest} to {newest}")

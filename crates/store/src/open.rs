@@ -129,8 +129,9 @@ fn open_times(shared: &Core) {
         let times = Times::open(slot, shared.snapshots().visible());
         // The keyspace of times itself has no use for them, and would hold itself.
         let slots = shared.slots();
-        let others = slots.iter().filter(|slot| !times::is_of_times(slot));
-        others.filter_map(|slot| slot.tree().ok()).for_each(|tree| times.connect(tree));
+        times::users(&slots)
+            .filter_map(|slot| slot.tree().ok())
+            .for_each(|tree| times.connect(tree));
         let _set = shared.times.set(times);
     }
 }

@@ -266,14 +266,9 @@ impl KeyspaceOptions {
 
     pub(crate) fn validate(&self) -> Result<()> {
         self.merge.as_ref().map_or(Ok(()), Chosen::validate)?;
-        if self.history.is_some() && self.merge.is_some() {
-            return Err(Error::invalid("a keyspace with history has no merge operator"));
-        }
-        if self.history.is_some() && self.index.is_some_and(|index| index != IndexKind::FdTree) {
-            return Err(Error::invalid("a keyspace with history has an index of kind fdtree"));
-        }
-        if !self.history.is_none_or(History::is_valid) {
-            return Err(Error::invalid("history is kept for 1 ms, or for 1 version, at least"));
+        if let Some(history) = self.history {
+            History::validate_keyspace(self.index, self.merge.is_some())?;
+            history.validate()?;
         }
         let is_kept_for_ever = self.history.is_none_or(|history| history == History::All);
         if !is_kept_for_ever && self.history_share == Some(Share::NEVER) {

@@ -55,8 +55,8 @@ impl Pin {
         let now = match self.time.get() {
             Some(time) => *time,
             None => {
-                let expires = self.slot.tree()?.history().is_some_and(|history| history.expires);
-                let times = times.filter(|_| expires);
+                let may_expire = self.slot.may_expire()?;
+                let times = times.filter(|_| may_expire);
                 let time = times.map_or(Ok(None), |times| times.of(self.version))?;
                 *self.time.get_or_init(|| time.unwrap_or(Moment(0)))
             }

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::index_commit::commit_index;
 use crate::shared::Core;
 use crate::slot::Slot;
-use crate::times::is_of_times;
+use crate::times::{is_of_times, oldest_of};
 
 /// Gives up the past indexes of a keyspace that nobody has to read any more. What fails is tried
 /// again when the next flush or merge is done.
@@ -42,10 +42,7 @@ fn try_drop(shared: &Core, slot: &Slot) -> Result<()> {
 
 /// The first version that a keyspace of users can read.
 fn oldest_of_all(shared: &Core) -> Seq {
-    let slots = shared.slots();
-    let trees = slots.iter().filter(|slot| !is_of_times(slot)).filter_map(|slot| slot.tree().ok());
-    let oldest = trees.filter_map(|tree| tree.oldest_version()).min();
-    oldest.unwrap_or_else(|| shared.snapshots().visible())
+    oldest_of(&shared.slots()).unwrap_or_else(|| shared.snapshots().visible())
 }
 
 /// The first version that has to stay readable, as far as past indexes end there; `None` where all

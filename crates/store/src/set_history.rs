@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use esker_format::history::HistoryMeta;
 use esker_format::manifest_edit::Edit;
-use esker_index::IndexKind;
 
 use crate::error::{Error, Result};
-use crate::history::{History, Share};
+use crate::history::{History, Share, never_splits};
 use crate::new_keyspace::ensure_times;
 use crate::record_history::change;
 use crate::shared::Core;
@@ -16,13 +15,11 @@ use crate::{retention, write};
 
 /// Begins a history from now on, or changes what of the past is kept.
 pub(crate) fn set(shared: &Core, slot: &Arc<Slot>, asked: History) -> Result<()> {
-    if !asked.is_valid() {
-        return Err(Error::invalid("history is kept for 1 ms, or for 1 version, at least"));
-    }
+    asked.validate()?;
     shared.poison.check()?;
     match slot.history() {
         None => begin(shared, slot, asked),
-        Some(history) if Share(history.share_millionths) == Share::NEVER => {
+        Some(history) if never_splits(&history) => {
             let name = &slot.name;
             let is_kept = asked == History::All;
             is_kept.then_some(()).ok_or_else(|| {
@@ -49,12 +46,7 @@ fn begin(shared: &Core, slot: &Arc<Slot>, asked: History) -> Result<()> {
     if slot.history().is_some() {
         return Err(Error::invalid(format!("keyspace {} has just begun a history", slot.name)));
     }
-    if tree.operator().name.is_some() {
-        return Err(Error::invalid("a keyspace with history has no merge operator"));
-    }
-    if tree.index_kind() != IndexKind::FdTree {
-        return Err(Error::invalid("a keyspace with history has an index of kind fdtree"));
-    }
+    History::validate_keyspace(Some(tree.index_kind()), tree.operator().name.is_some())?;
     // What a merge under way decides from now on, it decides with the history.
     let _paused = tree.pause();
     // Every commit is before this, or is part of the history.

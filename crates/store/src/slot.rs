@@ -98,6 +98,11 @@ impl Slot {
         *self.history.lock()
     }
 
+    /// Whether values in its history may have expired: see [`esker_index::History::expires`].
+    pub fn may_expire(&self) -> Result<bool> {
+        Ok(self.tree()?.history().is_some_and(|history| history.expires))
+    }
+
     /// Begins a history, or changes it: see [`Index::set_history`].
     pub fn set_history(&self, history: HistoryMeta) {
         *self.history.lock() = Some(history);

@@ -62,6 +62,8 @@ pub(crate) struct Stamp<'a> {
 pub(crate) struct Writing<'a> {
     times: &'a Times,
     now: Moment,
+    /// The removal that its commit makes, as [`Times`] has it.
+    unneeded: u64,
     _lock: MutexGuard<'a, ()>,
 }
 
@@ -107,10 +109,10 @@ impl Times {
             return None;
         }
         let (key, value) = (visible.0.to_be_bytes(), now.0.to_be_bytes());
-        let unneeded = Some(self.unneeded.swap(0, Ordering::Relaxed)).filter(|key| *key > 0);
-        let unneeded = unneeded.map(u64::to_be_bytes);
-        let stamp = Stamp { slot: &self.slot, key, value, unneeded };
-        Some((stamp, Writing { times: self, now, _lock: lock }))
+        let unneeded = self.unneeded.load(Ordering::Relaxed);
+        let removed = (unneeded > 0).then(|| unneeded.to_be_bytes());
+        let stamp = Stamp { slot: &self.slot, key, value, unneeded: removed };
+        Some((stamp, Writing { times: self, now, unneeded, _lock: lock }))
     }
 
     /// The time of a version; `None` before the first one. A lookup.
@@ -203,15 +205,31 @@ impl Stamp<'_> {
 }
 
 impl Writing<'_> {
-    /// The commit is ordered. Without this, its moment stays due.
+    /// The commit is ordered. Without this, its moment and its removal stay due.
     pub fn end(self) {
         self.times.note(self.now);
+        // More may have become unneeded meanwhile.
+        let all = &self.times.unneeded;
+        let _more = all.compare_exchange(self.unneeded, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 /// Whether a keyspace is the one of times.
 pub(crate) fn is_of_times(slot: &Slot) -> bool {
     slot.name == NAME
+}
+
+/// The keyspaces of users among `slots`.
+pub(crate) fn users<'a>(
+    slots: impl IntoIterator<Item = &'a Arc<Slot>>,
+) -> impl Iterator<Item = &'a Arc<Slot>> {
+    slots.into_iter().filter(|slot| !is_of_times(slot))
+}
+
+/// The first version that one of the keyspaces of users among `slots` can read.
+pub(crate) fn oldest_of<'a>(slots: impl IntoIterator<Item = &'a Arc<Slot>>) -> Option<Seq> {
+    let trees = users(slots).filter_map(|slot| slot.tree().ok());
+    trees.filter_map(|tree| tree.oldest_version()).min()
 }
 
 /// A moment as users know it.

@@ -70,11 +70,6 @@ impl FdTreeIndex<'_> {
         follows.then_some(HistoryMerge { scope: MergeScope::Split(newest), runs })
     }
 
-    /// The first version that the index of now answers.
-    fn now_from(&self, durable: &IndexMeta) -> Seq {
-        self.history_from().unwrap_or_default().max(durable.history.from)
-    }
-
     /// The plan of such a merge.
     pub(super) fn prepare_history(&self, durable: &IndexMeta, merge: HistoryMerge) -> Prepared {
         let levels = &durable.main.levels;

@@ -24,6 +24,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use esker_format::ids::{Moment, Seq};
+use esker_format::meta::IndexMeta;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, Swap};
 
@@ -105,8 +106,12 @@ impl Index {
     pub fn must_split(&self) -> bool {
         let (asked, durable) = (&self.history.splits_after, self.durable.load());
         let is_empty = durable.main.levels.is_empty() && durable.sorted_runs.is_empty();
-        let now_from = self.history_from().unwrap_or_default().max(durable.history.from);
-        !is_empty && asked.load(Ordering::Acquire) > now_from.0
+        !is_empty && asked.load(Ordering::Acquire) > self.now_from(&durable).0
+    }
+
+    /// The first version that the index of now answers.
+    pub(crate) fn now_from(&self, durable: &IndexMeta) -> Seq {
+        self.history_from().unwrap_or_default().max(durable.history.from)
     }
 
     /// Where merges learn the times of versions. Without it, they keep what has expired.

@@ -78,6 +78,11 @@ impl<'a> KindContext<'a> {
         self.index.history()
     }
 
+    /// The first version that the index of now answers.
+    pub fn now_from(self, durable: &IndexMeta) -> Seq {
+        self.index.now_from(durable)
+    }
+
     /// Whether a full merge has to split: see [`Index::split_after`].
     pub fn must_split(self) -> bool {
         self.index.must_split()

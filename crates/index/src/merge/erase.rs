@@ -23,7 +23,6 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::runs::RunSet;
 
 use crate::build::insert::{Insert, Plan, Sink, top_bytes_max};
-use crate::job::BackgroundJob;
 use crate::kind::context::KindContext;
 use crate::merge::group::out_of_order;
 use crate::merge::stage::{Next, Stage};
@@ -103,9 +102,8 @@ impl Index {
         let (view, probe) = (self.views.load(), Probe::new(key, up_to));
         let mut found = view.get_any(&self.reader, &probe)?;
         if found.is_none() {
-            let merge = view.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
-            let split = merge.filter(|merge| merge.splits_at.is_some());
-            found = split.map_or(Ok(None), |split| split.get_in_inputs(&self.reader, &probe))?;
+            found =
+                view.split().map_or(Ok(None), |split| split.get_in_inputs(&self.reader, &probe))?;
         }
         Ok(found.map(|found| (found.seq, found.data.as_data().is_delete())))
     }

@@ -97,16 +97,17 @@ impl View {
 
     /// The same without the past indexes that end at `until` or before.
     pub(crate) fn without_past(&self, until: Seq) -> Self {
-        let past = Arc::new(self.past.without(until));
-        let (memtable, removed) = (Arc::clone(&self.memtable), Arc::clone(&self.removed));
-        Self::new(memtable, self.parts.clone(), removed, past)
+        self.with_past(self.past.without(until))
     }
 
     /// The same with `new` in the place of the past index with the same versions.
     pub(crate) fn with_replaced_past(&self, new: &Arc<PastIndex>) -> Self {
-        let past = Arc::new(self.past.replaced(new));
+        self.with_past(self.past.replaced(new))
+    }
+
+    fn with_past(&self, past: PastIndexes) -> Self {
         let (memtable, removed) = (Arc::clone(&self.memtable), Arc::clone(&self.removed));
-        Self::new(memtable, self.parts.clone(), removed, past)
+        Self::new(memtable, self.parts.clone(), removed, Arc::new(past))
     }
 
     /// The newest range tombstone of `key` that `seq` sees: older versions are hidden. 0 if there
@@ -156,8 +157,7 @@ impl View {
                 return Ok((found, removal));
             }
             // What a split under way has copied from is not a past index yet.
-            let split = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
-            if let Some(split) = split.filter(|merge| merge.splits_at.is_some()) {
+            if let Some(split) = self.split() {
                 let found = split.get_in_inputs(reader, &probe)?;
                 if found.is_some() {
                     return Ok((found, removal));
@@ -276,6 +276,12 @@ impl View {
         let parts = self.parts.iter().enumerate();
         let mut moving = parts.filter_map(|(place, part)| Some((place, Moving::of(part)?)));
         moving.find(|(_, moving)| moving.which == which)
+    }
+
+    /// The split under way.
+    pub(crate) fn split(&self) -> Option<&Moving> {
+        let merge = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
+        merge.filter(|merge| merge.splits_at.is_some())
     }
 
     /// Memory of frozen memtables, in bytes.
