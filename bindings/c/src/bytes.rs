@@ -31,6 +31,16 @@ impl esker_bytes {
     }
 }
 
+/// Bytes that stay the library's, as C programs see them; null where there are none.
+pub(crate) fn shown(bytes: Option<&[u8]>) -> (*const u8, usize) {
+    (bytes.map_or(ptr::null(), <[u8]>::as_ptr), bytes.map_or(0, <[u8]>::len))
+}
+
+/// Names one behind the other, each with a null byte at its end.
+pub(crate) fn list_of<'a>(names: impl IntoIterator<Item = &'a str>) -> esker_bytes {
+    esker_bytes::give(names.into_iter().flat_map(|name| name.bytes().chain([0])).collect())
+}
+
 /// Frees bytes and makes them empty, so that a second call does no harm. Null is ignored.
 ///
 /// # Safety

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use esker::{Db, Durability};
 
-use crate::bytes::{esker_bytes, needed, path as path_of, text};
+use crate::bytes::{esker_bytes, list_of, needed, path as path_of, text};
 use crate::error::{Failure, Result, esker_code, esker_error, guard, release};
 use crate::handle::{get, give, handle, take};
 
@@ -200,9 +200,8 @@ pub unsafe extern "C" fn esker_keyspaces(
         let names = needed(names, "names")?;
         // SAFETY: by the caller's promise.
         let found = unsafe { get(db) }?.keyspaces()?;
-        let list = found.iter().flat_map(|name| name.bytes().chain([0])).collect();
         // SAFETY: by the caller's promise.
-        unsafe { names.put(esker_bytes::give(list)) };
+        unsafe { names.put(list_of(found.iter().map(String::as_str))) };
         Ok(())
     };
     // SAFETY: by the caller's promise.

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use esker::{Diff, Difference, KeyChange, KeyChanges};
 
-use crate::bytes::{needed, slice};
+use crate::bytes::{needed, shown, slice};
 use crate::error::{esker_code, esker_error, guard, release};
 use crate::handle::{get, get_mut, give, handle};
 use crate::keyspace::esker_keyspace;
@@ -181,11 +181,6 @@ pub unsafe extern "C" fn esker_key_changes_next(
     };
     // SAFETY: by the caller's promise.
     unsafe { guard(error, body) }
-}
-
-/// Bytes as C programs see them; null where there are none.
-fn shown(bytes: Option<&[u8]>) -> (*const u8, usize) {
-    (bytes.map_or(std::ptr::null(), <[u8]>::as_ptr), bytes.map_or(0, <[u8]>::len))
 }
 
 fn shown_change(change: Option<&KeyChange>) -> esker_key_change {

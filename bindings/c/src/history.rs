@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use esker::{Change, Changes, Past};
 
-use crate::bytes::{esker_bytes, needed, slice};
+use crate::bytes::{self, esker_bytes, needed, slice};
 use crate::db::esker_db;
 use crate::error::{Failure, Result, esker_code, esker_error, guard, release};
 use crate::handle::{get, get_mut, give, handle};
@@ -309,11 +309,11 @@ pub unsafe extern "C" fn esker_changes_next(
 
 /// A change as C programs see it.
 fn shown(change: Option<&Change>) -> esker_change {
-    let value = change.and_then(|change| change.value.as_deref());
+    let (value, value_len) = bytes::shown(change.and_then(|change| change.value.as_deref()));
     esker_change {
         version: change.map_or(0, |change| change.version),
-        value: value.map_or(std::ptr::null(), <[u8]>::as_ptr),
-        value_len: value.map_or(0, <[u8]>::len),
+        value,
+        value_len,
         removed: change.is_some_and(|change| change.value.is_none()),
     }
 }

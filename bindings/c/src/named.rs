@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use crate::bytes::{esker_bytes, needed, text};
+use crate::bytes::{esker_bytes, list_of, needed, text};
 use crate::db::esker_db;
 use crate::error::{esker_code, esker_error, guard};
 use crate::handle::{get, give};
@@ -60,14 +60,10 @@ pub unsafe extern "C" fn esker_named_versions(
 ) -> esker_code {
     let body = || {
         let names = needed(names, "names")?;
-        let mut list = Vec::new();
         // SAFETY: by the caller's promise.
-        for named in unsafe { get(db) }?.named_versions()? {
-            list.extend_from_slice(named.name.as_bytes());
-            list.push(0);
-        }
+        let found = unsafe { get(db) }?.named_versions()?;
         // SAFETY: by the caller's promise.
-        unsafe { names.put(esker_bytes::give(list)) };
+        unsafe { names.put(list_of(found.iter().map(|named| &*named.name))) };
         Ok(())
     };
     // SAFETY: by the caller's promise.
