@@ -1,11 +1,12 @@
 //! Stores and backups that earlier versions have written: this and every later version opens them.
 //!
 //! `tests/fixtures/format-N` has what the first version of format N wrote, each file under gzip,
-//! and `expected.tsv` with what is in it: keyspace, entries, CRC-32C of all keys and values. A
-//! version that changes the format adds a folder; none is ever removed or made again.
+//! and `expected.tsv` with what is in it: keyspace, entries, CRC-32C of all keys and values.
+//! `format-N-history` has keyspaces with history, whose versions have lines of their own. A version
+//! that changes the format adds folders; none is ever removed or made again.
 //!
-//! `ESKER_MAKE_FIXTURES=1 cargo test -p esker --test fixtures` writes the folder of the present
-//! format, where there is none.
+//! `ESKER_MAKE_FIXTURES=1 cargo test -p esker --test fixtures` writes the folders of the present
+//! format that are missing.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{Backup, Compression, Db, DbBuilder, Device, IndexKind, KeyspaceOptions, Merge};
+use esker::{
+    Backup, Compression, Db, DbBuilder, Device, History, IndexKind, Keyspace, KeyspaceOptions,
+    Merge,
+};
 use esker_device::memory::MemoryDevice;
 use esker_device::{Caching, Open, Purpose};
 use esker_harness::fixtures;
@@ -92,6 +96,53 @@ fn write(db: &Db, from: u64) {
     }
 }
 
+/// The keyspaces with history, of which one keeps all, one the newest versions, and one began to.
+fn histories(db: &Db) -> [Keyspace; 3] {
+    let options = || options(IndexKind::default());
+    let all = options().history(History::All).inline_bytes_max(500);
+    let newest = options().history(History::Newest(300)).history_share(0.3);
+    [("all", all), ("newest", newest), ("begun", options())].map(|(name, options)| {
+        let there = db.open_keyspace(name).unwrap();
+        there.unwrap_or_else(|| db.keyspace(name, options).unwrap())
+    })
+}
+
+/// Overwrites, expiries, blobs, removals and range tombstones with history, from number `from` on.
+fn write_histories(db: &Db, from: u64) {
+    let keyspaces = histories(db);
+    for n in from..from + 900 {
+        let key = |keys: u64| format!("key {:03}", n * 7919 % keys);
+        for keyspace in &keyspaces {
+            match n % 20 {
+                3 => keyspace.remove(key(60)).unwrap(),
+                7 => keyspace.insert(key(60), value(n, 600 + 13 * n as usize % 4_000)).unwrap(),
+                11 => keyspace.insert_with_ttl(key(60), value(n, 70), CENTURIES).unwrap(),
+                17 => {
+                    let ttl = Duration::from_nanos(1);
+                    keyspace.insert_with_ttl(key(60), b"", ttl).unwrap();
+                }
+                19 if n % 3 == 0 => keyspace.remove_range(key(50)..key(60)).unwrap(),
+                _ => keyspace.insert(key(60), value(n, 40 + n as usize % 90)).unwrap(),
+            }
+        }
+    }
+}
+
+/// A store with named versions, of which some entries are in past indexes and some in the log.
+fn fill_histories(device: &MemoryDevice) -> Db {
+    let db = builder(device).open().unwrap();
+    write_histories(&db, 0);
+    histories(&db)[2].set_history(History::All).unwrap();
+    db.pin("first", db.version()).unwrap();
+    db.pin("second", db.version()).unwrap();
+    write_histories(&db, 1_000);
+    db.pin("third", db.version()).unwrap();
+    db.unpin("second").unwrap();
+    histories(&db)[0].erase(["key 007"]).unwrap();
+    write_histories(&db, 2_000);
+    db
+}
+
 /// A store with all of it, in which a snapshot keeps range tombstones and old versions, some
 /// flushed and some in the log alone.
 fn fill(device: &MemoryDevice) -> Db {
@@ -107,23 +158,42 @@ fn fill(device: &MemoryDevice) -> Db {
     db
 }
 
-/// What is in a store, a line for each keyspace.
+/// What is in a store, a line for each keyspace, for some versions of each history, and for names.
 fn described(db: &Db) -> String {
     let mut text = String::new();
     for name in db.keyspaces().unwrap() {
         let keyspace = db.open_keyspace(&name).unwrap().unwrap();
-        let (mut entries, mut crc) = (0, 0);
-        for entry in keyspace.iter().unwrap() {
-            let (key, value) = entry.unwrap();
-            entries += 1;
-            for part in [&key[..], &value[..]] {
-                crc = crc32c::crc32c_append(crc, &(part.len() as u64).to_le_bytes());
-                crc = crc32c::crc32c_append(crc, part);
-            }
+        text += &format!("{name}\t{}\n", entries(keyspace.iter().unwrap()));
+    }
+    for keyspace in db.stats().unwrap().keyspaces {
+        let (Some(oldest), Some(history)) =
+            (keyspace.history_from, db.open_keyspace(&keyspace.name).unwrap())
+        else {
+            continue;
+        };
+        for version in (1..db.version()).step_by(97).filter(|version| *version >= oldest) {
+            let entries = entries(history.at(version).unwrap().iter().unwrap());
+            text += &format!("{} at {version}\t{entries}\n", keyspace.name);
         }
-        writeln!(text, "{name}\t{entries}\t{crc:08x}").unwrap();
+    }
+    for named in db.named_versions().unwrap() {
+        text += &format!("{}\t{}\n", named.name, named.version);
     }
     text
+}
+
+/// The number of entries, and the checksum of their keys and values.
+fn entries(all: impl Iterator<Item = esker::Result<esker::Entry>>) -> String {
+    let (mut entries, mut crc) = (0, 0);
+    for entry in all {
+        let (key, value) = entry.unwrap();
+        entries += 1;
+        for part in [&key[..], &value[..]] {
+            crc = crc32c::crc32c_append(crc, &(part.len() as u64).to_le_bytes());
+            crc = crc32c::crc32c_append(crc, part);
+        }
+    }
+    format!("{entries}\t{crc:08x}")
 }
 
 fn files(device: &MemoryDevice) -> BTreeMap<String, Vec<u8>> {
@@ -154,15 +224,15 @@ fn load(from: &Path) -> MemoryDevice {
     device
 }
 
-/// Writes the fixtures of the present format: a store that was closed, one whose process was
-/// killed with merges under way, and two backups into one folder.
-fn make(to: &Path) {
+/// Writes fixtures of the present format: a store that was closed, one whose process was killed
+/// with merges under way, and two backups into one folder. `keyspace` is one of those of `fill`.
+fn make(to: &Path, fill: fn(&MemoryDevice) -> Db, keyspace: &str) {
     let (clean, backup) = (MemoryDevice::new(), MemoryDevice::new());
     let db = fill(&clean);
     let expected = described(&db);
     let mut written = 0;
     while !db.stats().unwrap().keyspaces.iter().any(|keyspace| keyspace.merge.is_some()) {
-        let keyspace = db.open_keyspace("plain fdtree").unwrap().unwrap();
+        let keyspace = db.open_keyspace(keyspace).unwrap().unwrap();
         let key = format!("key {:05}", 2_399 * 7919 % 1000);
         let value = keyspace.get(&key).unwrap();
         keyspace.insert(&key, value.unwrap_or_default()).unwrap();
@@ -187,7 +257,12 @@ fn assert_opens(device: &MemoryDevice, expected: &str) {
     let db = builder(device).open().unwrap();
     assert_eq!(described(&db), expected);
     assert!(db.check().unwrap().is_ok());
-    write(&db, 3_000);
+    let has_history = db.keyspaces().unwrap().iter().any(|name| name == "begun");
+    if has_history {
+        write_histories(&db, 3_000)
+    } else {
+        write(&db, 3_000)
+    }
     db.compact().unwrap();
     let after = described(&db);
     assert!(db.check().unwrap().is_ok());
@@ -198,10 +273,16 @@ fn assert_opens(device: &MemoryDevice, expected: &str) {
 #[test]
 fn what_earlier_versions_wrote_is_opened() {
     let newest = folder().join(format!("format-{FORMAT}"));
-    if std::env::var_os("ESKER_MAKE_FIXTURES").is_some() && !newest.exists() {
-        make(&newest);
+    let history = folder().join(format!("format-{FORMAT}-history"));
+    let makes = std::env::var_os("ESKER_MAKE_FIXTURES").is_some();
+    if makes && !newest.exists() {
+        make(&newest, fill, "plain fdtree");
     }
-    assert!(newest.exists(), "the present format has no fixtures: see the head of this file");
+    if makes && !history.exists() {
+        make(&history, fill_histories, "all");
+    }
+    let is_there = newest.exists() && history.exists();
+    assert!(is_there, "the present format has no fixtures: see the head of this file");
     for entry in fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
         let expected = fs::read_to_string(path.join("expected.tsv")).unwrap();

@@ -12,9 +12,10 @@ use std::time::{Duration, SystemTime};
 
 use common::{Model, assert_sound, back_up, copy, restored, small, threaded};
 use esker::{Db, Error, History, Keyspace, KeyspaceOptions, Past, SimRuntime};
-use esker_device::Device;
+use esker_device::count::CountingDevice;
 use esker_device::delay::{DelayDevice, Delays};
 use esker_device::memory::MemoryDevice;
+use esker_device::{Device, Purpose};
 use esker_harness::counts::{Counts, budget};
 use esker_harness::random::Random;
 use esker_substrate::planted::{self, Bug};
@@ -470,4 +471,30 @@ fn what_is_no_retention_is_refused() {
     db.open_keyspace("past").unwrap().unwrap();
     let again = db.keyspace("past", options(History::For(Duration::from_secs(1))));
     assert!(again.unwrap_err().to_string().contains("Newest(10)"));
+}
+
+/// Past indexes are given up, all at once, by one record, without a read of what they hold.
+#[test]
+fn giving_versions_up_reads_nothing() {
+    let counting = Arc::new(CountingDevice::new(Arc::new(MemoryDevice::new())));
+    let builder = Db::builder_on(Arc::clone(&counting) as _).memory_budget(256 << 10);
+    let db = builder.log_segment_bytes(16 << 10).inline_merges(0).open().unwrap();
+    let keyspace = db.keyspace("past", options(History::Newest(10))).unwrap();
+    db.pin("first", db.version()).unwrap();
+    let random = Random::new(4);
+    for round in 0..4_000_u64 {
+        keyspace.insert([random.below(60) as u8], round.to_string().repeat(9)).unwrap();
+    }
+    db.flush().unwrap();
+    let past_indexes = |db: &Db| db.stats().unwrap().keyspaces.last().unwrap().past_indexes.len();
+    assert!(past_indexes(&db) > 8, "{}", past_indexes(&db));
+    db.unpin("first").unwrap();
+    keyspace.insert([0], "").unwrap();
+    let before = counting.counts();
+    db.flush().unwrap();
+    let made = counting.counts() - before;
+    assert_eq!(past_indexes(&db), 0);
+    // The flush's record and this one, each written twice, and a lookup of a version's time.
+    assert_eq!(made[Purpose::Manifest].writes, 2 * 2, "{made:?}");
+    assert_eq!(made.total().reads, 1, "{made:?}");
 }

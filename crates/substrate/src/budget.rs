@@ -1,8 +1,8 @@
 //! The memory budget of a store, which is a hard limit.
 //!
-//! Half is for memtables, a quarter for express fences and filters, a quarter for the block cache
-//! and merge buffers. Unused memory of the first two is lent to the cache, which returns it by
-//! evicting.
+//! Half is for memtables, three eighths for express fences and filters, an eighth for the block
+//! cache and merge buffers. Unused memory of the first two is lent to the cache, which returns it
+//! by evicting.
 //!
 //! Thread safety: everything may be called from any thread.
 //! Invariant: the shares add up to the total.
@@ -69,11 +69,11 @@ impl Budget {
     /// The part's own share, before anything is lent.
     #[must_use]
     pub const fn share_bytes(&self, part: Part) -> u64 {
-        let (half, quarter) = (self.total_bytes / 2, self.total_bytes / 4);
+        let eighth = self.total_bytes / 8;
         match part {
-            Part::Memtables => half,
-            Part::Fences => quarter,
-            Part::Cache => self.total_bytes - half - quarter,
+            Part::Memtables => self.total_bytes / 2,
+            Part::Fences => 3 * eighth,
+            Part::Cache => self.total_bytes - self.total_bytes / 2 - 3 * eighth,
         }
     }
 

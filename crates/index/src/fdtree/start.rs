@@ -211,7 +211,7 @@ impl FdTreeIndex<'_> {
         }
         let standing = runs.len().saturating_sub(merge.runs + 1);
         let inputs = runs.get(standing..).unwrap_or_default();
-        let moving = Moving { splits_at: merge.scope.splits_at(), ..self.begun(inputs, &prepared) };
+        let moving = self.begun(inputs, &prepared).splitting(merge.scope.splits_at());
         let stage = self.stage(&moving, prepared.levels, merge.scope, None)?;
         let part: Part = Arc::new(moving.clone());
         self.publish(|view| {
@@ -230,6 +230,7 @@ impl FdTreeIndex<'_> {
             frozen: None,
             frozen_bytes: 0,
             inputs: inputs.iter().map(|tree| Arc::new(tree.consumed())).collect(),
+            whole: Vec::new(),
             new: nothing(),
             splits_at: None,
             wavefront: None,
@@ -451,18 +452,20 @@ pub(super) fn recorded_moving(
     let open = |tree: &TreeMeta| Arc::new(Tree::open(reader, tree.clone()).consumed());
     let inputs: Vec<_> = trees.map(open).collect();
     let new = Tree::recorded(reader, meta, progress);
-    Moving {
+    let moving = Moving {
         which: BackgroundJob::Merge,
         frozen: None,
         frozen_bytes: 0,
         inputs,
+        whole: Vec::new(),
         new: Arc::new(new),
-        splits_at: progress.scope.splits_at(),
+        splits_at: None,
         wavefront: Some(progress.wavefront.as_slice().into()),
         stats: CompactionStats {
             full: progress.scope.is_full(),
             levels: usize::from(progress.levels),
             ..CompactionStats::default()
         },
-    }
+    };
+    moving.splitting(progress.scope.splits_at())
 }

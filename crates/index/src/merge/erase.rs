@@ -103,7 +103,7 @@ impl Index {
         let mut found = view.get_any(&self.reader, &probe)?;
         if found.is_none() {
             found =
-                view.split().map_or(Ok(None), |split| split.get_in_inputs(&self.reader, &probe))?;
+                view.split().map_or(Ok(None), |split| split.get_in_whole(&self.reader, &probe))?;
         }
         Ok(found.map(|found| (found.seq, found.data.as_data().is_delete())))
     }

@@ -128,6 +128,7 @@ impl Index {
             frozen: None,
             frozen_bytes: 0,
             inputs: Vec::new(),
+            whole: Vec::new(),
             new: nothing(),
             splits_at: None,
             wavefront: None,

@@ -342,9 +342,6 @@ impl Merge {
 
     /// Drops the fences in memory that no reader needs behind `wavefront`.
     fn trim_inputs(&mut self, wavefront: &[u8]) {
-        if self.inputs.scope.splits_at().is_some() {
-            return;
-        }
         let main = self.moving.inputs.len().saturating_sub(1);
         for (number, input) in self.moving.inputs.iter_mut().enumerate() {
             let levels = if number == main { self.inputs.levels } else { input.height() };

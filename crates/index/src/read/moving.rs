@@ -2,6 +2,10 @@
 //!
 //! Invariant: keys at or before the wavefront are on the new side, all others in the inputs; never
 //! both, never neither.
+//!
+//! A split consumes nothing: readers as of versions before it find all keys in its inputs. They
+//! find them through [`Moving::whole`], without fences in memory but the top ones, so that those of
+//! the inputs make room for those of the result as the wavefront passes.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,6 +32,8 @@ pub struct Moving {
     pub(crate) frozen_bytes: u64,
     /// Sorted runs, newest first, then the main tree.
     pub(crate) inputs: Vec<Arc<Tree>>,
+    /// The inputs of a split for readers as of versions before it.
+    pub(crate) whole: Vec<Arc<Tree>>,
     /// The written part of the new side.
     pub(crate) new: Arc<Tree>,
     /// The merge is a split: readers as of earlier numbers find everything in the inputs.
@@ -55,6 +61,21 @@ impl Moving {
         self.splits_at.is_none_or(|at| at <= seq) || planted::is(Bug::SplitReadsNewSide)
     }
 
+    /// The same for a split as of `splits_at`, if it is one.
+    pub(crate) fn splitting(mut self, splits_at: Option<Seq>) -> Self {
+        self.splits_at = splits_at;
+        self.whole = match splits_at {
+            Some(_) => self.inputs.iter().map(|input| Arc::new(input.as_past())).collect(),
+            None => Vec::new(),
+        };
+        self
+    }
+
+    /// The inputs for readers for whom what a split has passed is in its result, or is not.
+    fn inputs(&self, shows_result: bool) -> &[Arc<Tree>] {
+        if shows_result || self.splits_at.is_none() { &self.inputs } else { &self.whole }
+    }
+
     /// The merge's progress.
     pub(crate) fn shown_stats(&self) -> CompactionStats {
         let wavefront = self.wavefront.as_deref().map(<[u8]>::to_vec);
@@ -73,15 +94,24 @@ impl Moving {
         self.frozen = frozen;
     }
 
-    /// The newest version in what the merge moves that `probe` may see.
-    pub(crate) fn get_in_inputs(
+    /// The newest version in what a split copies from that `probe` may see.
+    pub(crate) fn get_in_whole(
         &self,
+        reader: &BlockReader,
+        probe: &Probe<'_>,
+    ) -> Result<Option<Found>> {
+        self.get_in(self.inputs(false), reader, probe)
+    }
+
+    fn get_in(
+        &self,
+        inputs: &[Arc<Tree>],
         reader: &BlockReader,
         probe: &Probe<'_>,
     ) -> Result<Option<Found>> {
         let frozen = self.frozen.as_ref();
         if planted::is(Race::RunsBeforeFrozen) {
-            for run in self.inputs.iter().rev().skip(1) {
+            for run in inputs.iter().rev().skip(1) {
                 if let Some(found) = run.get(reader, probe)? {
                     return Ok(Some(found));
                 }
@@ -90,7 +120,7 @@ impl Moving {
         if let Some(version) = frozen.and_then(|frozen| frozen.get(probe.key, probe.seq)) {
             return Ok(Some(probe.found(version.seq(), version.data())));
         }
-        for input in &self.inputs {
+        for input in inputs {
             if let Some(found) = input.get(reader, probe)? {
                 return Ok(Some(found));
             }
@@ -101,17 +131,20 @@ impl Moving {
 
 impl ReadSource for Moving {
     fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
-        if self.has_passed(probe.key) && self.shows_result(probe.seq) {
+        let shows_result = self.shows_result(probe.seq);
+        if shows_result && self.has_passed(probe.key) {
             return self.new.get(reader, probe);
         }
-        self.get_in_inputs(reader, probe)
+        self.get_in(self.inputs(shows_result), reader, probe)
     }
 
     fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
-        if self.has_passed(probe.key) && self.shows_result(probe.seq) {
+        let shows_result = self.shows_result(probe.seq);
+        if shows_result && self.has_passed(probe.key) {
             self.new.candidates(probe, out);
         } else {
-            self.inputs.iter().for_each(|input| input.candidates(probe, out));
+            let inputs = self.inputs(shows_result);
+            inputs.iter().for_each(|input| input.candidates(probe, out));
         }
     }
 
@@ -129,16 +162,17 @@ impl ReadSource for Moving {
         if let Some(frozen) = self.frozen.as_deref() {
             sources.add_memory(frozen, written);
         }
+        // Only readers for whom keys that have been passed are in the result have a floor.
         let floor = sources.floor;
-        self.inputs.iter().for_each(|input| sources.add_levels(input, floor));
+        let inputs = self.inputs(self.wavefront.is_none() || floor.is_some());
+        inputs.iter().for_each(|input| sources.add_levels(input, floor));
     }
 
     fn trees(&self) -> Vec<(&Tree, Reach<'_>)> {
         let wavefront = self.wavefront.as_deref();
-        // A split consumes nothing.
         let consumed = wavefront.filter(|_| self.splits_at.is_none());
         let left = consumed.map_or(Reach::Whole, Reach::Behind);
-        let inputs = self.inputs.iter().map(|input| (&**input, left));
+        let inputs = self.inputs(false).iter().map(|input| (&**input, left));
         std::iter::once((&*self.new, Reach::UpTo(wavefront))).chain(inputs).collect()
     }
 }

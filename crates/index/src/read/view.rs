@@ -158,7 +158,7 @@ impl View {
             }
             // What a split under way has copied from is not a past index yet.
             if let Some(split) = self.split() {
-                let found = split.get_in_inputs(reader, &probe)?;
+                let found = split.get_in_whole(reader, &probe)?;
                 if found.is_some() {
                     return Ok((found, removal));
                 }

@@ -162,6 +162,15 @@ impl Tree {
         })
     }
 
+    /// The same for readers of the past: as [`Tree::past`].
+    pub(crate) fn as_past(&self) -> Self {
+        let top = self.levels.first().map(|top| LevelFences::of(top.held.get().cloned()));
+        let lower = self.levels.iter().skip(1).map(|_| LevelFences::default());
+        let levels = top.into_iter().chain(lower).collect();
+        let meta = Arc::clone(&self.meta);
+        Self { meta, levels, moving: true, growing: false, is_level: false }
+    }
+
     /// A tree of which nothing has been read: the first search reads its top fences.
     pub(crate) fn unopened(meta: TreeMeta) -> Self {
         let levels = meta.levels.iter().map(|_| LevelFences::default()).collect();
