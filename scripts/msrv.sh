@@ -17,8 +17,8 @@ if ! rustup run "$oldest.0" rustc --version 2>/dev/null; then
     fi
     rustup toolchain install "$oldest.0" --profile minimal --no-self-update
 fi
-packages=(esker esker-pages esker-permute esker-terminal esker-cli esker-sqlite esker-c
-    esker-python)
+packages=(esker esker-flash esker-pages esker-permute esker-terminal esker-cli esker-sqlite
+    esker-c esker-python)
 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/msrv" \
     cargo "+$oldest.0" check --locked --quiet "${packages[@]/#/--package=}"
 echo "msrv: ${packages[*]} compile with Rust $oldest"

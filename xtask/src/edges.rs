@@ -70,6 +70,13 @@ pub const ARROWS: &[Arrow] = &[
         tests_may_use: &["esker-permute", "esker-testkit"],
     },
     Arrow {
+        package: "esker-flash",
+        folder: "crates/flash",
+        may_use: &["esker-device"],
+        // Itself with its planted bugs.
+        tests_may_use: &["esker-flash", "esker-harness"],
+    },
+    Arrow {
         package: "esker-cli",
         folder: "crates/cli",
         may_use: &["esker", "esker-pages", "esker-permute", "esker-terminal", "esker-lab-cli"],

@@ -132,9 +132,10 @@ const PAGES: &[Room] = &[
     },
 ];
 
-const HOUSES: [House; 3] = [
+const HOUSES: [House; 4] = [
     House { folder: "crates/index/src/", rooms: INDEX, circle_files_max: 1 },
     House { folder: "crates/store/src/", rooms: &[], circle_files_max: 3 },
+    House { folder: "crates/flash/src/", rooms: &[], circle_files_max: 1 },
     House { folder: "crates/pages/src/", rooms: PAGES, circle_files_max: 2 },
 ];
 

@@ -1,0 +1,216 @@
+//! The page-mapped layer: a full map in memory, written out of place, any policy of garbage
+//! collection.
+//!
+//! Logical page l is on die l mod dies, so that successive pages go to different channels. Each die
+//! is a domain of garbage collection of its own. Host writes and pages that garbage collection
+//! moves go to different blocks. The logical size follows from the spare pages ([`Options`]): the
+//! two open blocks of a die, its reserve, and the pages that record trims are not spare.
+//!
+//! Every write is durable when it returns: its page has the logical page and a sequence number in
+//! its spare area. A recovery reads all spare areas, writes nothing, and takes the newest page of
+//! each slot. Trims are durable after a flush, in pages of their own (`trims`).
+
+mod recovery;
+mod trims;
+
+use self::trims::Trims;
+use super::map::{Map, Write, put};
+use super::options::Options;
+use super::pool::{Pool, Stream};
+use super::{Ftl, HostCounters, Wear, gc, wear};
+use crate::error::{Error, Result, broken};
+use crate::nand::{Cause, Counters, Geometry, Lpn, Nand};
+
+/// The stream of host writes and of trims' pages.
+const HOST: Stream = Stream(0);
+/// The number of streams.
+const STREAMS: u32 = 1;
+/// Blocks of each die that are open: one for the host, one for garbage collection.
+const OPEN_BLOCKS: u32 = 2;
+
+/// A page-mapped layer.
+///
+/// Memory: 4 bytes for each logical and each flash page, and 40 for each block.
+#[derive(Clone, Debug)]
+pub struct PageMapped<N> {
+    nand: N,
+    pool: Pool,
+    map: Map,
+    trims: Trims,
+    /// The sequence number of the next page.
+    seq: u64,
+    host: HostCounters,
+}
+
+/// How many slots there are of each sort.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    logical: u32,
+    trim_pages: u32,
+}
+
+impl Layout {
+    fn new(geometry: &Geometry, options: &Options) -> Result<Self> {
+        let slots = options.data_pages_per_die(geometry, OPEN_BLOCKS)? * geometry.dies();
+        let trim_pages = slots.div_ceil(Trims::bits_of_page(geometry));
+        match slots.checked_sub(trim_pages) {
+            Some(logical) if logical > 0 => Ok(Self { logical, trim_pages }),
+            _ => Err(Error::Geometry(format!("{slots} pages for data: use more blocks"))),
+        }
+    }
+}
+
+impl<N: Nand> PageMapped<N> {
+    /// Makes an empty device of `nand`. Blocks that are not erased are.
+    ///
+    /// # Errors
+    /// Options that leave no room for data, the power off.
+    pub fn format(mut nand: N, options: &Options) -> Result<Self> {
+        let layout = Layout::new(nand.geometry(), options)?;
+        super::scan::erase_all(&mut nand)?;
+        let pool = Pool::new(&nand, options, STREAMS, &[]);
+        let map = Map::new(layout.logical, layout.trim_pages, nand.geometry().pages());
+        let trims = Trims::new(nand.geometry());
+        Ok(Self { nand, pool, map, trims, seq: 1, host: HostCounters::default() })
+    }
+
+    /// Opens the device after a power cut, with the options that it was formatted with. Writes
+    /// nothing. Reads the spare areas of all pages.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for pages of another layer or size, flash without data, the power off.
+    pub fn recover(nand: N, options: &Options) -> Result<Self> {
+        recovery::recover(nand, options)
+    }
+
+    /// The flash, as a power cut would leave it.
+    #[must_use]
+    pub fn into_nand(self) -> N {
+        self.nand
+    }
+
+    /// The flash.
+    #[must_use]
+    pub const fn nand(&self) -> &N {
+        &self.nand
+    }
+
+    /// The flash, to plan power cuts.
+    pub const fn nand_mut(&mut self) -> &mut N {
+        &mut self.nand
+    }
+
+    #[inline]
+    fn put(&mut self, slot: u32, data: &[u8], cause: Cause) -> Result<()> {
+        let domain = self.nand.geometry().die_of_lpn(Lpn(slot));
+        gc::make_room(&mut self.nand, &mut self.pool, &mut self.map, domain, HOST)?;
+        let write = Write { slot, data, seq: self.seq, stream: HOST, cause };
+        put(&mut self.nand, &mut self.pool, &mut self.map, write)?;
+        self.seq += 1;
+        Ok(())
+    }
+
+    /// Makes all trims durable, then gives up the pages of what they trimmed.
+    fn write_trims(&mut self) -> Result<()> {
+        while let Some(index) = self.trims.first_dirty() {
+            let page = self.trims.page(index, &self.map, self.nand.keeps_data());
+            self.put(self.map.map_slot(index), &page, Cause::Map)?;
+            self.trims.written(index);
+        }
+        for slot in self.trims.take_pending() {
+            if let Some(page) = self.map.unbind_trimmed(slot) {
+                self.pool.invalidate(page);
+            }
+        }
+        Ok(())
+    }
+
+    fn require(&self, lpn: Lpn) -> Result<()> {
+        let limit = self.map.logical();
+        if lpn.0 < limit {
+            return Ok(());
+        }
+        let (what, number) = ("logical page", lpn.0.into());
+        Err(Error::OutOfRange { what, number, limit: limit.into() })
+    }
+}
+
+impl<N: Nand> Ftl for PageMapped<N> {
+    fn logical_pages(&self) -> u32 {
+        self.map.logical()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.nand.geometry()
+    }
+
+    fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<bool> {
+        self.require(lpn)?;
+        super::require_length(&self.nand, data.len())?;
+        self.host.reads += 1;
+        let Some(page) = self.map.find(lpn.0) else {
+            data.fill(0);
+            return Ok(false);
+        };
+        let spare = self.nand.read(page, data, Cause::Host)?;
+        if self.nand.keeps_data() && self.map.slot_of(&spare) != Some(lpn.0) {
+            return broken(format!("{page} is mapped as {lpn} and holds {}", spare.lpn));
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<()> {
+        self.require(lpn)?;
+        super::require_length(&self.nand, data.len())?;
+        self.host.writes += 1;
+        self.put(lpn.0, data, Cause::Host)
+    }
+
+    fn trim(&mut self, lpn: Lpn) -> Result<()> {
+        self.require(lpn)?;
+        self.host.trims += 1;
+        if self.map.trim(lpn.0) && self.trims.add(lpn.0) {
+            self.write_trims()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.host.flushes += 1;
+        self.write_trims()
+    }
+
+    fn host(&self) -> HostCounters {
+        self.host
+    }
+
+    fn counters(&self) -> &Counters {
+        self.nand.counters()
+    }
+
+    fn wear(&self) -> Wear {
+        wear::summary(&self.nand)
+    }
+
+    #[inline]
+    fn issue_at(&mut self, ns: u64) {
+        self.nand.issue_at(ns);
+    }
+
+    #[inline]
+    fn end_ns(&self) -> u64 {
+        self.nand.end_ns()
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        let layer = self.pool.ram_bytes() + self.map.ram_bytes() + self.trims.ram_bytes();
+        layer + self.nand.ram_bytes()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.map.check(&self.nand)?;
+        self.pool.check(&self.nand, |block| self.map.count_valid(&self.nand, block))?;
+        self.trims.check(&self.map)
+    }
+}

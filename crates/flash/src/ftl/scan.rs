@@ -1,0 +1,119 @@
+//! What a recovery reads: the spare areas of all pages, of which the newest of each slot counts.
+
+use super::pool::Found;
+use crate::error::{Error, Result, invalid};
+use crate::nand::{BlockId, Cause, Nand, Ppn, Spare};
+
+/// Reads the spare areas of all blocks that `is_read` names, and passes each readable page of a
+/// block to `visit`, with the number of torn pages in that block. Answers what is in the blocks,
+/// `valid` aside; one that is not read counts as empty.
+///
+/// Cost: a read for each page that is not erased, and one for each block.
+///
+/// # Errors
+/// Flash that keeps no data, those of `visit`, the power off.
+pub fn scan<N: Nand>(
+    nand: &mut N,
+    is_read: impl Fn(BlockId) -> bool,
+    mut visit: impl FnMut(Ppn, Spare, u32) -> Result<()>,
+) -> Result<Vec<Found>> {
+    if !nand.keeps_data() {
+        return invalid("flash that keeps no data cannot be recovered: simulate it with data");
+    }
+    let geometry = *nand.geometry();
+    let mut all = Vec::with_capacity(geometry.blocks() as usize);
+    let mut readable = Vec::with_capacity(geometry.pages_per_block() as usize);
+    for block in (0..geometry.blocks()).map(BlockId) {
+        let mut found = Found::default();
+        readable.clear();
+        let pages = if is_read(block) { geometry.pages_per_block() } else { 0 };
+        for page in (0..pages).map(|index| Ppn(geometry.first_page(block).0 + index)) {
+            match nand.read(page, &mut [], Cause::Recovery) {
+                Ok(spare) => {
+                    found.newest = found.newest.max(spare.seq);
+                    readable.push((page, spare));
+                }
+                Err(Error::Torn(_)) => found.torn += 1,
+                Err(Error::Erased(_)) => break,
+                Err(error) => return Err(error),
+            }
+            found.written += 1;
+        }
+        for (page, spare) in readable.drain(..) {
+            visit(page, spare, found.torn)?;
+        }
+        all.push(found);
+    }
+    Ok(all)
+}
+
+/// Erases every block that is not erased.
+///
+/// # Errors
+/// The power off.
+pub fn erase_all<N: Nand>(nand: &mut N) -> Result<()> {
+    for block in (0..nand.geometry().blocks()).map(BlockId) {
+        let first = nand.geometry().first_page(block);
+        match nand.read(first, &mut [], Cause::Recovery) {
+            Err(Error::Erased(_)) => {}
+            Ok(_) | Err(Error::Torn(_)) => nand.erase(block, Cause::Recovery)?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The newest page of each slot.
+///
+/// Of two copies of the same version, which a power cut during a collection leaves, the one in the
+/// block with fewer torn pages counts: the other block may be half erased.
+#[derive(Clone, Debug)]
+pub struct Newest {
+    best: Vec<Option<Version>>,
+}
+
+/// A page of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Its sequence number.
+    pub seq: u64,
+    /// The page.
+    pub page: Ppn,
+    /// Torn pages in its block.
+    torn: u32,
+}
+
+impl Newest {
+    /// For `slots` slots.
+    #[must_use]
+    pub fn new(slots: u32) -> Self {
+        Self { best: vec![None; slots as usize] }
+    }
+
+    /// Compares a page of a slot with the newest so far.
+    pub fn offer(&mut self, slot: u32, page: Ppn, seq: u64, torn: u32) {
+        let Some(best) = self.best.get_mut(slot as usize) else { return };
+        let is_newer = |b: &Version| seq > b.seq || (seq == b.seq && torn < b.torn);
+        if best.as_ref().is_none_or(is_newer) {
+            *best = Some(Version { seq, page, torn });
+        }
+    }
+
+    /// The newest page of a slot.
+    #[must_use]
+    pub fn get(&self, slot: u32) -> Option<Version> {
+        self.best.get(slot as usize).copied().flatten()
+    }
+
+    /// Drops the page of a slot if it is older than `seq`.
+    pub fn drop_older(&mut self, slot: u32, seq: u64) {
+        if let Some(best) = self.best.get_mut(slot as usize) {
+            *best = best.filter(|version| version.seq > seq);
+        }
+    }
+
+    /// All slots with a page.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Version)> + '_ {
+        (0..).zip(&self.best).filter_map(|(slot, best)| best.map(|version| (slot, version)))
+    }
+}
