@@ -10,6 +10,8 @@ pub enum Bug {
     GcForgetsOwner,
     /// A trim that was flushed is forgotten by a recovery.
     TrimKept,
+    /// A trimmed page is given up before its trim is durable.
+    TrimFreedEarly,
     /// Host writes take the blocks that are kept in reserve for garbage collection.
     ReserveUsed,
     /// A transaction's commit record is programmed before its data.
@@ -22,7 +24,8 @@ pub enum Bug {
 
 impl Bug {
     /// Those of every translation layer.
-    pub const OF_EVERY_LAYER: [Self; 3] = [Self::GcForgetsOwner, Self::TrimKept, Self::ReserveUsed];
+    pub const OF_EVERY_LAYER: [Self; 4] =
+        [Self::GcForgetsOwner, Self::TrimKept, Self::TrimFreedEarly, Self::ReserveUsed];
     /// Those of transactional layers.
     pub const OF_TRANSACTIONS: [Self; 3] =
         [Self::CommitBeforeData, Self::OrphanJoinsNext, Self::GcForgetsVersion];

@@ -93,6 +93,7 @@ pub fn collect<N: Nand, O: Owners<N>>(
     pool.begin_collection(victim);
     let (first, pages) = (nand.geometry().first_page(victim).0, nand.geometry().pages_per_block());
     let stream = pool.gc_stream();
+    let forgets_owners = planted::is(Bug::GcForgetsOwner);
     for page in (first..first + pages).map(Ppn) {
         if pool.valid(victim) == 0 {
             break;
@@ -102,7 +103,7 @@ pub fn collect<N: Nand, O: Owners<N>>(
         }
         let to = pool.take(domain, stream)?;
         let spare = nand.copy(page, to, cause)?;
-        if !planted::is(Bug::GcForgetsOwner) {
+        if !forgets_owners {
             owners.moved(page, to, &spare)?;
         }
         pool.invalidate(page);

@@ -3,8 +3,8 @@
 //! A *slot* is what can be mapped: the logical pages, then the layer's own map pages.
 //!
 //! **Invariants.** A1: slot s is at page p exactly if p is owned by s. A2: a trimmed slot keeps its
-//! page until the trim is durable. Before that a power cut may undo the trim, and then the page must
-//! be there: an older version of the slot, overwritten long ago, must not come back in its place.
+//! page until the trim is durable. Before that a power cut may undo the trim, and then the page
+//! must be there: an older version of the slot, overwritten long ago, must not come back.
 
 use super::gc::Owners;
 use super::pool::Pool;

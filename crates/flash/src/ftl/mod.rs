@@ -11,7 +11,7 @@
 //! trim and before the first write. F2: what was written before a `flush` that returned survives a
 //! power cut; what was written or trimmed after it may be lost, each logical page alone, but a read
 //! never answers bytes that were never written there. F3: a recovery is idempotent. F4: a full
-//! device answers [`Error::Full`](crate::Error::Full); reads go on. After any other error the layer
+//! device answers [`Error::Full`]; reads go on. After any other error the layer
 //! must be recovered.
 
 mod buckets;
@@ -101,10 +101,10 @@ pub trait Ftl {
     /// The erase counts. Reads those of all blocks.
     fn wear(&self) -> Wear;
 
-    /// Begins a request of the host at this time; see [`Nand::issue_at`](crate::Nand::issue_at).
+    /// Begins a request of the host at this time; see [`Nand::issue_at`].
     fn issue_at(&mut self, ns: u64);
 
-    /// When the request ends; see [`Nand::end_ns`](crate::Nand::end_ns).
+    /// When the request ends; see [`Nand::end_ns`].
     fn end_ns(&self) -> u64;
 
     /// The memory of the layer and of the simulator below, in bytes, without pages' contents.
@@ -114,7 +114,7 @@ pub trait Ftl {
     /// counts equal a recount, free, open and full blocks are all blocks. Reads the whole map.
     ///
     /// # Errors
-    /// [`Error::Invariant`](crate::Error::Invariant), with the first one that does not hold.
+    /// [`Error::Invariant`], with the first one that does not hold.
     fn check(&self) -> Result<()>;
 }
 

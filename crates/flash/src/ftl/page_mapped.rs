@@ -20,6 +20,7 @@ use super::pool::{Pool, Stream};
 use super::{Ftl, HostCounters, Wear, gc, wear};
 use crate::error::{Error, Result, broken};
 use crate::nand::{Cause, Counters, Geometry, Lpn, Nand};
+use crate::planted::{self, Bug};
 
 /// The stream of host writes and of trims' pages.
 const HOST: Stream = Stream(0);
@@ -170,7 +171,16 @@ impl<N: Nand> Ftl for PageMapped<N> {
     fn trim(&mut self, lpn: Lpn) -> Result<()> {
         self.require(lpn)?;
         self.host.trims += 1;
-        if self.map.trim(lpn.0) && self.trims.add(lpn.0) {
+        if !self.map.trim(lpn.0) {
+            return Ok(());
+        }
+        let is_due = self.trims.add(lpn.0);
+        if planted::is(Bug::TrimFreedEarly)
+            && let Some(page) = self.map.unbind_trimmed(lpn.0)
+        {
+            self.pool.invalidate(page);
+        }
+        if is_due {
             self.write_trims()?;
         }
         Ok(())

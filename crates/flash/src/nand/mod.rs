@@ -4,9 +4,9 @@
 //! `counters`, `payload` (pages of bytes, or nothing), `clock` (when dies and channels are free),
 //! `power` (cuts), `sim` (the simulator of all of it), `latency` (a histogram for callers).
 //!
-//! **Numbers.** Dies are numbered channel first: die d is on channel d mod channels. The blocks of a
-//! die have successive numbers ([`BlockId`]), those of its planes one after the other; the pages of
-//! a block have successive numbers ([`Ppn`]).
+//! **Numbers.** Dies are numbered channel first: die d is on channel d mod channels. The blocks of
+//! a die have successive numbers ([`BlockId`]), those of its planes one after the other; the pages
+//! of a block have successive numbers ([`Ppn`]).
 //!
 //! **Rules of flash.** N1: a page is programmed at most once between two erases of its block.
 //! N2: the pages of a block are programmed in ascending order. N3: a page that a power cut
@@ -166,4 +166,59 @@ pub trait Nand {
 
     /// Memory that the simulator holds, in bytes, without the pages' contents.
     fn ram_bytes(&self) -> u64;
+}
+
+/// A layer on borrowed flash leaves it to its caller, whatever happens.
+impl<N: Nand> Nand for &mut N {
+    fn geometry(&self) -> &Geometry {
+        (**self).geometry()
+    }
+
+    fn keeps_data(&self) -> bool {
+        (**self).keeps_data()
+    }
+
+    fn read(&mut self, page: Ppn, data: &mut [u8], cause: Cause) -> Result<Spare> {
+        (**self).read(page, data, cause)
+    }
+
+    fn program(&mut self, page: Ppn, data: &[u8], spare: Spare, cause: Cause) -> Result<()> {
+        (**self).program(page, data, spare, cause)
+    }
+
+    fn copy(&mut self, from: Ppn, to: Ppn, cause: Cause) -> Result<Spare> {
+        (**self).copy(from, to, cause)
+    }
+
+    fn erase(&mut self, block: BlockId, cause: Cause) -> Result<()> {
+        (**self).erase(block, cause)
+    }
+
+    fn next_page(&self, block: BlockId) -> u32 {
+        (**self).next_page(block)
+    }
+
+    fn erase_count(&self, block: BlockId) -> u32 {
+        (**self).erase_count(block)
+    }
+
+    fn counters(&self) -> &Counters {
+        (**self).counters()
+    }
+
+    fn issue_at(&mut self, ns: u64) {
+        (**self).issue_at(ns);
+    }
+
+    fn chain(&mut self) {
+        (**self).chain();
+    }
+
+    fn end_ns(&self) -> u64 {
+        (**self).end_ns()
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        (**self).ram_bytes()
+    }
 }

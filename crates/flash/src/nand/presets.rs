@@ -33,7 +33,7 @@ pub const PRESETS: [Preset; 5] = [
     // Tavakkol et al., FAST 2018; times of its code, which are newer than those of its paper.
     Preset {
         name: "mqsim",
-        about: "MQSim's default: 8 channels x 4 chips x 2 dies x 2 planes, 8 KiB pages, 512 GiB MLC",
+        about: "MQSim's default: 8 channels x 8 dies x 2 planes, 8 KiB pages, 512 GiB MLC",
         sizes: Sizes {
             channels: 8,
             dies_per_channel: 8,
