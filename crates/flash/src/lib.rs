@@ -3,7 +3,7 @@
 //! Reading order: [`mod@error`]; [`nand`] (the trait [`Nand`], its geometry and timing, and the
 //! simulator); [`ftl`] (the traits [`Ftl`] and [`Transactional`], the pool of blocks, garbage
 //! collection, wear levelling, and the layers); [`closed_form`] (what the theory expects of them);
-//! [`planted`] (bugs that the tests must find).
+//! [`ssd`] (a store's files on a simulated SSD); [`planted`] (bugs that the tests must find).
 //!
 //! Two kinds of simulation share all code. One keeps no data, and takes 8 to 12 bytes of memory for
 //! each flash page: it measures write amplification, wear and latency at real sizes. The other
@@ -17,6 +17,7 @@ pub mod error;
 pub mod ftl;
 pub mod nand;
 pub mod planted;
+pub mod ssd;
 
 pub use error::{Error, Result};
 pub use ftl::{Ftl, Transactional};
