@@ -4,6 +4,7 @@
 //! **Invariants.** L1: an extent is free or belongs to one file. L2: an extent of a file has at
 //! least one page that was written and not discarded since; one without is free.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -75,13 +76,14 @@ impl Layout {
     /// no free extent, or the file is gone.
     pub fn place(&mut self, file: FileId, page: u64) -> Option<Lpn> {
         let (index, at) = self.split(page);
-        let extents = self.files.get_mut(&file)?;
-        if !extents.contains_key(&index) {
-            let number = self.free.pop_first()?;
-            let written = vec![0; self.extent_pages.div_ceil(64) as usize];
-            extents.insert(index, Extent { number, written, count: 0 });
-        }
-        let extent = extents.get_mut(&index)?;
+        let extent = match self.files.get_mut(&file)?.entry(index) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => {
+                let number = self.free.pop_first()?;
+                let written = vec![0; self.extent_pages.div_ceil(64) as usize];
+                place.insert(Extent { number, written, count: 0 })
+            }
+        };
         extent.set(at, true);
         let number = extent.number;
         Some(self.lpn(number, at))
