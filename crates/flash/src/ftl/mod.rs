@@ -17,12 +17,15 @@
 mod buckets;
 pub mod gc;
 mod map;
+pub mod mvftl;
 mod options;
 pub mod page_mapped;
 pub mod policy;
 pub mod pool;
 pub mod scan;
+pub(crate) mod transactional;
 mod wear;
+pub mod xftl;
 
 pub use options::Options;
 pub use page_mapped::PageMapped;
