@@ -1,7 +1,8 @@
 //! A run: operations of a host on a translation layer, counted and timed.
 //!
 //! Reading order: here (options, warm-up, the two loops), [`request`] (bytes to pages), [`counts`]
-//! (what the host asked for).
+//! (what the host asked for), [`spec`] (a whole simulation as names and numbers), [`registry`] (the
+//! layers by name).
 //!
 //! **Time.** Without a clock a run counts pages alone. A *closed loop* keeps a number of requests
 //! outstanding: the next one is issued when the earliest of them ends. An *open loop* issues each
@@ -14,7 +15,9 @@
 
 pub mod counts;
 mod pacer;
+pub mod registry;
 pub mod request;
+pub mod spec;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,72 @@
+//! The translation layers by name.
+//!
+//! A new layer is one line of [`LAYERS`].
+
+use crate::Result;
+use crate::ftl::{Ftl, Options, PageMapped};
+use crate::nand::{Geometry, NandSim, Timing};
+
+/// A translation layer that can be asked for by name.
+#[derive(Debug)]
+pub struct Layer {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    make: fn(&Build) -> Result<Box<dyn Ftl + Send>>,
+}
+
+/// What a layer is made of.
+#[derive(Clone, Debug)]
+pub struct Build {
+    /// The sizes of the device.
+    pub geometry: Geometry,
+    /// The times of its operations, where there is a clock.
+    pub timing: Option<Timing>,
+    /// What all layers can be told.
+    pub options: Options,
+}
+
+/// Every layer; the first is the default.
+pub const LAYERS: [Layer; 1] = [Layer {
+    name: "page",
+    about: "the whole map in memory",
+    make: |build| Ok(Box::new(PageMapped::format(build.nand(), &build.options)?)),
+}];
+
+impl Layer {
+    /// An empty device with this layer, without pages' contents.
+    ///
+    /// # Errors
+    /// Options that the layer cannot have.
+    pub fn format(&self, build: &Build) -> Result<Box<dyn Ftl + Send>> {
+        (self.make)(build)
+    }
+}
+
+impl Build {
+    fn nand(&self) -> NandSim<()> {
+        match self.timing {
+            Some(timing) => NandSim::with_clock(self.geometry, timing),
+            None => NandSim::new(self.geometry),
+        }
+    }
+}
+
+/// The names of all layers.
+#[must_use]
+pub fn ftl_names() -> Vec<&'static str> {
+    LAYERS.iter().map(|layer| layer.name).collect()
+}
+
+pub(super) fn default_layer() -> &'static Layer {
+    let [first, ..] = &LAYERS;
+    first
+}
+
+/// The layer of this name; the error lists those that there are.
+pub(super) fn layer(name: &str) -> std::result::Result<&'static Layer, String> {
+    LAYERS.iter().find(|layer| layer.name == name).ok_or_else(|| {
+        format!("there is no translation layer {name}: the layers are {}", ftl_names().join(", "))
+    })
+}
