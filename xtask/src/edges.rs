@@ -79,7 +79,14 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-cli",
         folder: "crates/cli",
-        may_use: &["esker", "esker-pages", "esker-permute", "esker-terminal", "esker-lab-cli"],
+        may_use: &[
+            "esker",
+            "esker-flash",
+            "esker-pages",
+            "esker-permute",
+            "esker-terminal",
+            "esker-lab-cli",
+        ],
         tests_may_use: TESTKIT,
     },
     Arrow {

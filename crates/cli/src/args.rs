@@ -123,6 +123,9 @@ pub(crate) enum Command {
     /// Rearrange an array larger than memory: transpose, reorder axes, cut into tiles
     #[command(long_about = crate::commands::permute::HELP)]
     Permute(crate::commands::permute::Permute),
+    /// Simulate SSDs: write amplification, wear and latency under traces and workloads
+    #[command(after_help = crate::commands::flash::HELP)]
+    Flash(crate::commands::flash::Flash),
     /// Page stores of SQLite databases: import, export, check, pin versions
     #[command(after_help = crate::commands::sqlite::HELP)]
     Sqlite(crate::commands::sqlite::Sqlite),

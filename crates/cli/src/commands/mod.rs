@@ -7,6 +7,7 @@ mod check;
 mod compact;
 mod dump;
 mod entries;
+pub(crate) mod flash;
 pub(crate) mod history;
 pub(crate) mod keep;
 mod keyspaces;
@@ -55,6 +56,7 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Backup(args)) => backup::backup(&args),
         Some(Command::Restore(args)) => backup::restore(&args),
         Some(Command::Permute(args)) => permute::run(&args),
+        Some(Command::Flash(args)) => flash::run(&args),
         Some(Command::Sqlite(args)) => sqlite::run(&args.command),
         #[cfg(feature = "lab")]
         Some(Command::Lab(command)) => esker_lab_cli::run(&command),

@@ -9,6 +9,7 @@ mod damage;
 #[cfg(feature = "lab")]
 mod demo;
 mod edges;
+mod flash;
 mod history;
 mod interrupted;
 #[cfg(feature = "lab")]

@@ -63,6 +63,7 @@ fn every_option_is_documented() {
         "check",
         "compact",
         "permute",
+        "flash",
         "completions",
     ]
     .iter()

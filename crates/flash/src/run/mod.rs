@@ -6,8 +6,9 @@
 //!
 //! **Time.** Without a clock a run counts pages alone. A *closed loop* keeps a number of requests
 //! outstanding: the next one is issued when the earliest of them ends. An *open loop* issues each
-//! at the time of its trace, however many are outstanding. The latency of a request is the time from
-//! its issue to the end of its slowest page; that of a flush ends with everything issued before it.
+//! at the time of its trace, unless [`RECORDED_OUTSTANDING_MAX`] are outstanding. The latency of a
+//! request is the time from its arrival to the end of its slowest page; a flush ends after
+//! everything that was issued before it.
 //!
 //! **Warm-up.** Write amplification depends on the state of a device, so that a fresh one says
 //! little: before anything is counted, the device is filled in ascending order, and overwritten at
@@ -28,6 +29,7 @@ use crate::workload::Random;
 
 use counts::{HostCounts, LatencyByKind};
 use pacer::Pacer;
+pub use pacer::RECORDED_OUTSTANDING_MAX;
 use request::{Beyond, Layout, Pages};
 
 /// Requests between two questions whether to go on.
@@ -172,8 +174,8 @@ where
         }
         serve(layer, &op, &pages, &mut host).map_err(device)?;
         host.count(&op, pages.count);
-        if let Some(ns) = issued {
-            pacer.ended(op.kind, ns, layer.end_ns());
+        if issued.is_some() {
+            pacer.ended(op.kind, layer.end_ns());
         }
     }
     let nand = layer.counters().since(&before);

@@ -7,6 +7,10 @@ use super::Pace;
 use super::counts::LatencyByKind;
 use crate::trace::{OpKind, TraceOp};
 
+/// The most requests that an open loop has outstanding, as the queues of a host are finite. A
+/// request that arrives at full queues waits for a place, which is part of its latency.
+pub const RECORDED_OUTSTANDING_MAX: usize = 1024;
+
 /// Issue times do not go back; `outstanding` has at most the queue depth.
 pub(super) struct Pacer {
     pace: Pace,
@@ -14,7 +18,9 @@ pub(super) struct Pacer {
     start_ns: u64,
     last_issue_ns: u64,
     last_end_ns: u64,
-    /// When the outstanding requests of a closed loop end, the earliest first.
+    /// When the request that was issued last arrived.
+    arrival_ns: u64,
+    /// When the outstanding requests end, the earliest first.
     outstanding: BinaryHeap<Reverse<u64>>,
     latencies: LatencyByKind,
 }
@@ -26,6 +32,7 @@ impl Pacer {
             start_ns,
             last_issue_ns: start_ns,
             last_end_ns: start_ns,
+            arrival_ns: start_ns,
             outstanding: BinaryHeap::new(),
             latencies: LatencyByKind::default(),
         }
@@ -33,29 +40,33 @@ impl Pacer {
 
     /// When this request is issued; none where there is no time.
     pub(super) fn issue(&mut self, op: &TraceOp) -> Option<u64> {
-        let at = match self.pace {
+        let depth = match self.pace {
             Pace::Untimed => return None,
-            Pace::Recorded => self.start_ns.saturating_add(op.at_ns),
-            Pace::QueueDepth(depth) if self.outstanding.len() >= depth.max(1) as usize => {
-                self.outstanding.pop().map_or(0, |Reverse(end)| end)
-            }
-            Pace::QueueDepth(_) => 0,
+            Pace::Recorded => RECORDED_OUTSTANDING_MAX,
+            Pace::QueueDepth(depth) => depth.max(1) as usize,
         };
-        self.last_issue_ns = self.last_issue_ns.max(at);
+        let free_ns = match self.outstanding.len() >= depth {
+            true => self.outstanding.pop().map_or(0, |Reverse(end)| end),
+            false => 0,
+        };
+        let arrival = match self.pace {
+            Pace::Recorded => Some(self.start_ns.saturating_add(op.at_ns)),
+            _ => None,
+        };
+        self.last_issue_ns = self.last_issue_ns.max(free_ns).max(arrival.unwrap_or(0));
+        self.arrival_ns = arrival.unwrap_or(self.last_issue_ns);
         Some(self.last_issue_ns)
     }
 
     /// The request that was issued last ends.
-    pub(super) fn ended(&mut self, kind: OpKind, issued_ns: u64, end_ns: u64) {
+    pub(super) fn ended(&mut self, kind: OpKind, end_ns: u64) {
         let end_ns = match kind {
             OpKind::Flush => end_ns.max(self.last_end_ns),
             _ => end_ns,
         };
         self.last_end_ns = self.last_end_ns.max(end_ns);
-        self.latencies.record(kind, end_ns.saturating_sub(issued_ns));
-        if let Pace::QueueDepth(_) = self.pace {
-            self.outstanding.push(Reverse(end_ns));
-        }
+        self.latencies.record(kind, end_ns.saturating_sub(self.arrival_ns));
+        self.outstanding.push(Reverse(end_ns));
     }
 
     /// The latencies, and the time from the first issue to the last end.
@@ -80,7 +91,7 @@ mod tests {
         let mut pacer = Pacer::new(Pace::QueueDepth(2), 100);
         let mut issue = |end| {
             let at = pacer.issue(&op(7)).unwrap();
-            pacer.ended(OpKind::Write, at, end);
+            pacer.ended(OpKind::Write, end);
             at
         };
         assert_eq!([issue(400), issue(300), issue(900), issue(500)], [100, 100, 300, 400]);
@@ -92,9 +103,9 @@ mod tests {
     fn an_open_loop_issues_at_the_recorded_times() {
         let mut pacer = Pacer::new(Pace::Recorded, 100);
         assert_eq!(pacer.issue(&op(50)), Some(150));
-        pacer.ended(OpKind::Write, 150, 1150);
+        pacer.ended(OpKind::Write, 1150);
         assert_eq!(pacer.issue(&op(60)), Some(160));
-        pacer.ended(OpKind::Write, 160, 360);
+        pacer.ended(OpKind::Write, 360);
         let (latencies, simulated_ns) = pacer.finish();
         let write = latencies.unwrap().write;
         assert_eq!((write.count(), simulated_ns), (2, 1050));
@@ -104,11 +115,24 @@ mod tests {
     #[test]
     fn a_flush_ends_with_everything_before_it() {
         let mut pacer = Pacer::new(Pace::QueueDepth(8), 0);
-        let at = pacer.issue(&op(0)).unwrap();
-        pacer.ended(OpKind::Write, at, 5000);
+        pacer.issue(&op(0)).unwrap();
+        pacer.ended(OpKind::Write, 5000);
         let at = pacer.issue(&TraceOp::flush(0)).unwrap();
-        pacer.ended(OpKind::Flush, at, at);
+        pacer.ended(OpKind::Flush, at);
         assert!(pacer.finish().0.unwrap().flush.max_ns() >= 4990);
+    }
+
+    #[test]
+    fn requests_that_find_full_queues_wait() {
+        let mut pacer = Pacer::new(Pace::Recorded, 0);
+        for _ in 0..RECORDED_OUTSTANDING_MAX {
+            assert_eq!(pacer.issue(&op(0)), Some(0));
+            pacer.ended(OpKind::Write, 70_000);
+        }
+        assert_eq!(pacer.issue(&op(5)), Some(70_000));
+        pacer.ended(OpKind::Write, 80_000);
+        // From its arrival on.
+        assert!(pacer.finish().0.unwrap().write.max_ns() >= 79_990);
     }
 
     #[test]
