@@ -75,6 +75,17 @@ fn greedy_collection_is_as_good_as_the_closed_form() {
 }
 
 #[test]
+fn every_layer_runs() {
+    let sweep = ["--sweep", "ftl=page,xftl,mv", "--op", "28", "--blocks", "512", "--json"];
+    let device = ["flash", "sim", "--preset", "slc512", "--pages", "64"];
+    let report = esker([&device[..], &sweep].concat()).json();
+    for run in report["runs"].as_array().unwrap() {
+        let factor = run["write_amplification"].as_f64().unwrap();
+        assert!((1.5..6.0).contains(&factor), "{}: {factor}", run["run"]["ftl"]);
+    }
+}
+
+#[test]
 fn traces_of_every_format_are_replayed() {
     let place = Place::new();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());

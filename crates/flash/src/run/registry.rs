@@ -3,6 +3,8 @@
 //! A new layer is one line of [`LAYERS`].
 
 use crate::Result;
+use crate::ftl::mvftl::{self, MvFtl};
+use crate::ftl::xftl::{self, XFtl};
 use crate::ftl::{Ftl, Options, PageMapped};
 use crate::nand::{Geometry, NandSim, Timing};
 
@@ -28,11 +30,29 @@ pub struct Build {
 }
 
 /// Every layer; the first is the default.
-pub const LAYERS: [Layer; 1] = [Layer {
-    name: "page",
-    about: "the whole map in memory",
-    make: |build| Ok(Box::new(PageMapped::format(build.nand(), &build.options)?)),
-}];
+pub const LAYERS: [Layer; 3] = [
+    Layer {
+        name: "page",
+        about: "the whole map in memory",
+        make: |build| Ok(Box::new(PageMapped::format(build.nand(), &build.options)?)),
+    },
+    Layer {
+        name: "xftl",
+        about: "X-FTL: a table of the pages of transactions; plain writes go to the map",
+        make: |build| {
+            let options = xftl::Options::new(&build.geometry, &build.options)?;
+            Ok(Box::new(XFtl::format(build.nand(), options)?))
+        },
+    },
+    Layer {
+        name: "mv",
+        about: "MV-FTL: versions of pages for readers; plain writes are a transaction",
+        make: |build| {
+            let options = mvftl::Options::new(&build.geometry, &build.options)?;
+            Ok(Box::new(MvFtl::format(build.nand(), options)?))
+        },
+    },
+];
 
 impl Layer {
     /// An empty device with this layer, without pages' contents.
