@@ -3,10 +3,11 @@
 //!
 //! Reading order: `layer` (both layers at small sizes), `model` (what a device holds and may hold
 //! after a power cut), `history` (random histories, applied to both), then the promises: `reads`,
-//! `cuts`, `limits`, `planted`.
+//! `cuts`, `limits`, `amplification`, `planted`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
+mod amplification;
 mod cuts;
 mod history;
 mod layer;

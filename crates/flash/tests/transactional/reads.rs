@@ -61,3 +61,22 @@ fn histories_meet_collections_compactions_dumps_and_checkpoints() {
     assert!(x.commits > 100 && x.commit_pages > x.commits, "{x:?}");
     assert!(x.noted_pages > 10 && x.checkpoints > 10, "{x:?}");
 }
+
+/// Which of several equal blocks is collected follows from the history alone.
+fn twice_the_same<L: Layer>() {
+    let run = || {
+        let random = Random::new(3);
+        let mut session = Session::new(empty::<L>());
+        for _ in 0..3000 {
+            session.apply(session.next_op(&random)).unwrap();
+        }
+        (*session.layer.counters(), session.layer.wear())
+    };
+    assert_eq!(run(), run(), "{}", L::NAME);
+}
+
+#[test]
+fn one_history_has_one_result() {
+    twice_the_same::<mvftl::MvFtl<Flash>>();
+    twice_the_same::<xftl::XFtl<Flash>>();
+}

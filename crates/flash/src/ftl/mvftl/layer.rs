@@ -14,7 +14,7 @@
 
 use crate::error::{Error, Result};
 use crate::ftl::mvftl::commit_log::{self, Mapping};
-use crate::ftl::mvftl::versions::{Moved, Versions, Writer};
+use crate::ftl::mvftl::versions::{ENTRY_BYTES, Moved, Versions, Writer};
 use crate::ftl::transactional::map_store::{self, MapStore};
 use crate::ftl::transactional::ring::{Ring, Writing};
 use crate::ftl::transactional::store::Store;
@@ -52,8 +52,12 @@ impl Options {
     pub fn new(geometry: &Geometry, common: &ftl::Options) -> Result<Self> {
         let pages = map_store::spare_pages(geometry, common.spare_permille);
         let collection = Collection::from(common);
-        let mut options =
-            Self { logical_pages: pages, diff_bytes: DIFF_BYTES, whole_dumps: true, collection };
+        let per_page = commit_log::per_page(geometry.page_size() as usize);
+        // A transaction must fit into two blocks of the log.
+        let held = (per_page as u64 * 2).saturating_mul(geometry.pages_per_block().into());
+        let held = held.saturating_mul(ENTRY_BYTES as u64);
+        let diff_bytes = DIFF_BYTES.min(u32::try_from(held).unwrap_or(u32::MAX));
+        let mut options = Self { logical_pages: pages, diff_bytes, whole_dumps: true, collection };
         options.logical_pages = pages.min(options.most(geometry));
         options.require(geometry)?;
         Ok(options)
@@ -61,7 +65,7 @@ impl Options {
 
     /// Diff entries that fit into memory.
     fn entries_max(&self) -> u32 {
-        self.diff_bytes / super::versions::ENTRY_BYTES as u32
+        self.diff_bytes / ENTRY_BYTES as u32
     }
 
     /// The most logical pages, for as many of them as these options have.

@@ -39,9 +39,10 @@
 //! - each physical page is in the main map or in one diff, once. Those of diffs are in `owners`.
 //! - a page that nothing refers to any more is in `dead` once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::ftl::transactional::NONE;
+use crate::ftl::transactional::hash::PageMap;
 use crate::nand::{Lpn, Ppn};
 use crate::planted::{self, Bug};
 
@@ -69,7 +70,7 @@ pub(crate) struct Refused {
 
 #[derive(Clone, Debug, Default)]
 struct Committed {
-    entries: HashMap<Lpn, Ppn>,
+    entries: PageMap<Lpn, Ppn>,
     readers: u32,
 }
 
@@ -77,7 +78,7 @@ struct Committed {
 struct Open {
     /// The diff that was the tail when the transaction began, where it is pinned.
     base: Option<Version>,
-    entries: HashMap<Lpn, Ppn>,
+    entries: PageMap<Lpn, Ppn>,
 }
 
 /// What refers to a physical page, where it is not the main map.
@@ -102,8 +103,8 @@ pub(crate) struct Versions {
     /// The main L2P table.
     map: Vec<Ppn>,
     list: BTreeMap<Version, Committed>,
-    open: HashMap<Writer, Open>,
-    owners: HashMap<Ppn, Owner>,
+    open: BTreeMap<Writer, Open>,
+    owners: PageMap<Ppn, Owner>,
     dead: Vec<Ppn>,
     entries: usize,
     entries_max: usize,
@@ -118,8 +119,8 @@ impl Versions {
         Self {
             map,
             list: BTreeMap::from([(0, Committed::default())]),
-            open: HashMap::new(),
-            owners: HashMap::new(),
+            open: BTreeMap::new(),
+            owners: PageMap::default(),
             dead: Vec::new(),
             entries: 0,
             entries_max: 0,
@@ -145,7 +146,7 @@ impl Versions {
         }
         let writer = self.next_writer;
         self.next_writer = writer.wrapping_add(1);
-        self.open.insert(writer, Open { base, entries: HashMap::new() });
+        self.open.insert(writer, Open { base, entries: PageMap::default() });
         writer
     }
 
@@ -303,7 +304,7 @@ impl Versions {
     }
 
     /// Puts the oldest mappings of all into the main map.
-    fn fold(&mut self, entries: HashMap<Lpn, Ppn>) {
+    fn fold(&mut self, entries: PageMap<Lpn, Ppn>) {
         self.entries = self.entries.saturating_sub(entries.len());
         for (lpn, ppn) in entries {
             self.owners.remove(&ppn);
@@ -407,7 +408,7 @@ impl Versions {
         Ok(())
     }
 
-    fn check_owners(&self, entries: &HashMap<Lpn, Ppn>, owner: Owner) -> Result<(), String> {
+    fn check_owners(&self, entries: &PageMap<Lpn, Ppn>, owner: Owner) -> Result<(), String> {
         for (lpn, ppn) in entries.iter().filter(|(_, ppn)| **ppn != NONE) {
             let found = self.owners.get(ppn);
             if found != Some(&owner) {
@@ -422,7 +423,7 @@ impl Versions {
 }
 
 /// A mapping that nothing has any more.
-fn kill(owners: &mut HashMap<Ppn, Owner>, dead: &mut Vec<Ppn>, ppn: Ppn) {
+fn kill(owners: &mut PageMap<Ppn, Owner>, dead: &mut Vec<Ppn>, ppn: Ppn) {
     if ppn != NONE {
         owners.remove(&ppn);
         dead.push(ppn);

@@ -40,8 +40,9 @@ pub struct Options {
 const TABLE_ENTRIES: u32 = 1000;
 
 impl Options {
-    /// A table of 1,000 entries, with spare pages as `common` says. Open blocks, the reserve, and
-    /// blocks of the map and of the table are not spare; pages of open transactions are in it.
+    /// A table of 1,000 entries, or of as many as a block holds, with spare pages as `common` says.
+    /// Open blocks, the reserve, and blocks of the map and of the table are not spare; pages of
+    /// open transactions are in it.
     ///
     /// `reserve_blocks` is not used: these layers keep one block in reserve.
     ///
@@ -50,7 +51,10 @@ impl Options {
     pub fn new(geometry: &Geometry, common: &ftl::Options) -> Result<Self> {
         let pages = map_store::spare_pages(geometry, common.spare_permille);
         let collection = Collection::from(common);
-        let mut options = Self { logical_pages: pages, table_entries: TABLE_ENTRIES, collection };
+        let per_page = record::per_page::<ENTRY_BYTES>(geometry.page_size() as usize);
+        let held = (per_page as u64).saturating_mul(geometry.pages_per_block().into());
+        let table_entries = TABLE_ENTRIES.min(u32::try_from(held).unwrap_or(u32::MAX));
+        let mut options = Self { logical_pages: pages, table_entries, collection };
         options.logical_pages = pages.min(options.most(geometry));
         options.require(geometry)?;
         Ok(options)

@@ -14,9 +14,10 @@
 //! Invariant: `owners` has the physical pages of open transactions; there are at most `limit`
 //! entries.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::ftl::transactional::NONE;
+use crate::ftl::transactional::hash::PageMap;
 use crate::nand::{Lpn, Ppn};
 
 pub(crate) const MAGIC: [u8; 4] = *b"XL2P";
@@ -60,7 +61,7 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     open: BTreeMap<Writer, BTreeMap<Lpn, Ppn>>,
-    owners: HashMap<Ppn, Writer>,
+    owners: PageMap<Ppn, Writer>,
     /// The newest committed mapping of each page, with its sequence number.
     committed: BTreeMap<Lpn, (Ppn, u64)>,
     entries: usize,
@@ -74,7 +75,7 @@ impl Table {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             open: BTreeMap::new(),
-            owners: HashMap::new(),
+            owners: PageMap::default(),
             committed: BTreeMap::new(),
             entries: 0,
             entries_max: 0,
