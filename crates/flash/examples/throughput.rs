@@ -66,7 +66,7 @@ fn overwrite<F: Ftl>(ftl: &mut F, writes: u64, is_timed: bool) -> esker_flash::R
         state ^= state << 17;
         Lpn((state % pages) as u32)
     };
-    let (mut latencies, mut now) = (Latencies::new(), 0);
+    let (mut latencies, mut now) = (Latencies::new(), ftl.end_ns());
     let mut in_flight = BinaryHeap::from(vec![std::cmp::Reverse(0); 32]);
     for _ in 0..writes {
         if !is_timed {

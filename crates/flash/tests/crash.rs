@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use esker_flash::ftl::{Options, PageMapped, Policy};
+use esker_flash::ftl::{Dftl, Options, PageMapped, Policy};
 use esker_flash::planted::Bug;
 use esker_harness::counts::{Counts, budget};
 use esker_harness::violation::{Verdict, without_panic};
@@ -45,6 +45,8 @@ fn every_cut<L: Layer>() {
     }
     assert!(counts.get("judged") > 10_000, "{counts:?}");
     assert!(counts.get("judged within them") > 5_000, "{counts:?}");
+    // A recovery of the page-mapped layer writes nothing.
+    assert_eq!(counts.get("cuts of a recovery") > 1_000, L::RECOVERY_WRITES, "{counts:?}");
     counts.record().unwrap();
 }
 
@@ -69,10 +71,27 @@ fn every_cut_of_a_long_history_of_the_page_mapped_layer_is_survived() {
 }
 
 #[test]
-fn planted_bugs_are_found() {
+fn every_cut_of_dftl_is_survived() {
+    every_cut::<Dftl<Flash>>();
+}
+
+#[test]
+fn every_cut_of_a_long_history_of_dftl_is_survived() {
+    every_cut_of_a_long_history::<Dftl<Flash>>(2);
+}
+
+fn planted_bugs<L: Layer>() {
     for bug in Bug::OF_EVERY_LAYER {
-        hunt("flash-planted", bug, 0..40, |seed, counts| {
-            explore::<PageMapped<Flash>>(*seed, 200, counts)
-        });
+        hunt("flash-planted", bug, 0..40, |seed, counts| explore::<L>(*seed, 200, counts));
     }
+}
+
+#[test]
+fn planted_bugs_of_the_page_mapped_layer_are_found() {
+    planted_bugs::<PageMapped<Flash>>();
+}
+
+#[test]
+fn planted_bugs_of_dftl_are_found() {
+    planted_bugs::<Dftl<Flash>>();
 }

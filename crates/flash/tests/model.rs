@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use esker_flash::ftl::{Options, PageMapped, Policy};
+use esker_flash::ftl::{Dftl, Options, PageMapped, Policy};
 use esker_flash::planted::Bug;
 use esker_harness::counts::{Counts, budget};
 use esker_harness::violation::{Verdict, without_panic};
@@ -58,6 +58,11 @@ fn histories<L: Layer>() {
 #[test]
 fn histories_of_the_page_mapped_layer_read_as_the_model() {
     histories::<PageMapped<Flash>>();
+}
+
+#[test]
+fn histories_of_dftl_read_as_the_model() {
+    histories::<Dftl<Flash>>();
 }
 
 #[test]

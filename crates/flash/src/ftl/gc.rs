@@ -94,8 +94,9 @@ pub fn collect<N: Nand, O: Owners<N>>(
     let (first, pages) = (nand.geometry().first_page(victim).0, nand.geometry().pages_per_block());
     let stream = pool.gc_stream();
     let forgets_owners = planted::is(Bug::GcForgetsOwner);
+    let mut left = pool.valid(victim);
     for page in (first..first + pages).map(Ppn) {
-        if pool.valid(victim) == 0 {
+        if left == 0 {
             break;
         }
         if !owners.is_valid(page) {
@@ -106,8 +107,9 @@ pub fn collect<N: Nand, O: Owners<N>>(
         if !forgets_owners {
             owners.moved(page, to, &spare)?;
         }
-        pool.invalidate(page);
+        left -= 1;
     }
+    pool.emptied(victim, left)?;
     owners.before_erase(nand, pool, victim)?;
     nand.erase(victim, cause)?;
     pool.release(victim, nand.erase_count(victim))

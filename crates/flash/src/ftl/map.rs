@@ -75,6 +75,11 @@ impl Map {
         (place & TRIMMED == 0).then_some(Ppn(place))
     }
 
+    /// The slot that owns a page.
+    pub fn owner(&self, page: Ppn) -> Option<u32> {
+        self.owner.get(page.0 as usize).copied().filter(|slot| *slot != NONE)
+    }
+
     /// Whether the slot is trimmed, and the trim not durable.
     pub fn is_trimmed(&self, slot: u32) -> bool {
         let place = self.place[slot as usize];

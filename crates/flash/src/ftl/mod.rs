@@ -15,6 +15,7 @@
 //! must be recovered.
 
 mod buckets;
+pub mod dftl;
 pub mod gc;
 mod map;
 pub mod mvftl;
@@ -27,6 +28,7 @@ pub(crate) mod transactional;
 mod wear;
 pub mod xftl;
 
+pub use dftl::Dftl;
 pub use options::Options;
 pub use page_mapped::PageMapped;
 pub use policy::Policy;

@@ -13,7 +13,8 @@ pub struct Options {
     /// How garbage collection chooses its victims.
     pub policy: Policy,
     /// Free blocks of each die that only garbage collection may use, 1 or more. One is enough
-    /// while the power stays on; the second absorbs pages that power cuts tear.
+    /// while the power stays on; others absorb the pages that power cuts tear, one a cut, until a
+    /// collection ends.
     pub reserve_blocks: u32,
     /// Static wear levelling moves the content of the least erased block of a die when another
     /// was erased this much more often.

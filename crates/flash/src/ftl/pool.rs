@@ -128,8 +128,8 @@ impl Pool {
         pool
     }
 
-    /// A pool as a recovery found it. Blocks that are partly written go on where they were,
-    /// the first of a domain in the stream of garbage collection.
+    /// A pool as a recovery found it. Blocks that are partly written go on where they were, the
+    /// emptiest of a domain in the stream of garbage collection, which needs the room most.
     #[must_use]
     pub fn recovered<N: Nand>(
         nand: &N,
@@ -140,7 +140,9 @@ impl Pool {
     ) -> Self {
         let mut pool = Self::new(nand, options, streams, meta);
         pool.now = found.iter().map(|found| found.newest).max().unwrap_or(0);
-        for (id, found) in (0..).map(BlockId).zip(found) {
+        let mut emptiest_first: Vec<_> = (0..).map(BlockId).zip(found).collect();
+        emptiest_first.sort_by_key(|(_, found)| found.written);
+        for (id, found) in emptiest_first {
             if found.written == 0 || pool.place(id) == Place::Meta {
                 continue;
             }
@@ -244,8 +246,19 @@ impl Pool {
         }
     }
 
-    /// The block that is reclaimed next in a domain; none if none is full.
+    /// The block that is reclaimed next in a domain; none if none is full. If the valid pages of
+    /// the policy's choice have no room, as after power cuts, it is the one with the fewest.
     pub fn victim<N: Nand>(&mut self, nand: &N, domain: u32) -> Option<BlockId> {
+        let room = self.room(domain);
+        let chosen = self.choice(nand, domain)?;
+        if u64::from(self.valid(chosen)) <= room {
+            return Some(chosen);
+        }
+        self.full.least(domain).map(|(block, _)| BlockId(block))
+    }
+
+    /// The choice of the policy.
+    fn choice<N: Nand>(&mut self, nand: &N, domain: u32) -> Option<BlockId> {
         match self.policy {
             Policy::Greedy => self.full.least(domain).map(|(block, _)| BlockId(block)),
             Policy::DChoices(draws) => {
@@ -280,6 +293,18 @@ impl Pool {
         let valid = self.valid(id);
         self.full.remove(self.geometry.die_of(id), valid, id.0);
         self.blocks[id.0 as usize].place = Place::Victim;
+    }
+
+    /// All valid pages of the victim but `left` were moved: it has none any more.
+    ///
+    /// # Errors
+    /// [`Error::Invariant`] if there are some left.
+    pub(super) fn emptied(&mut self, id: BlockId, left: u32) -> Result<()> {
+        if left != 0 {
+            return broken(format!("{id} has {left} valid pages that its layer does not know"));
+        }
+        self.blocks[id.0 as usize].valid = 0;
+        Ok(())
     }
 
     /// The emptied block was erased: it is free. `erases` is its new count.

@@ -5,8 +5,8 @@ use crate::error::{Error, Result, invalid};
 use crate::nand::{BlockId, Cause, Nand, Ppn, Spare};
 
 /// Reads the spare areas of all blocks that `is_read` names, and passes each readable page of a
-/// block to `visit`, with the number of torn pages in that block. Answers what is in the blocks,
-/// `valid` aside; one that is not read counts as empty.
+/// block to `visit`, with the rank of that block among those with copies of a page: the lowest one
+/// counts. Answers what is in the blocks, `valid` aside; one that is not read counts as empty.
 ///
 /// Cost: a read for each page that is not erased, and one for each block.
 ///
@@ -39,8 +39,13 @@ pub fn scan<N: Nand>(
             }
             found.written += 1;
         }
+        // A block that is not full is where a collection was moving pages to. To keep what it had
+        // moved costs a power cut one torn page, and not all pages that were moved before it. Of
+        // full blocks the one with more torn pages may be half erased.
+        let is_full = found.written == geometry.pages_per_block();
+        let rank = found.torn + if is_full { geometry.pages_per_block() } else { 0 };
         for (page, spare) in readable.drain(..) {
-            visit(page, spare, found.torn)?;
+            visit(page, spare, rank)?;
         }
         all.push(found);
     }
@@ -66,7 +71,7 @@ pub fn erase_all<N: Nand>(nand: &mut N) -> Result<()> {
 /// The newest page of each slot.
 ///
 /// Of two copies of the same version, which a power cut during a collection leaves, the one in the
-/// block with fewer torn pages counts: the other block may be half erased.
+/// block of lower rank counts.
 #[derive(Clone, Debug)]
 pub struct Newest {
     best: Vec<Option<Version>>,
@@ -79,8 +84,8 @@ pub struct Version {
     pub seq: u64,
     /// The page.
     pub page: Ppn,
-    /// Torn pages in its block.
-    torn: u32,
+    /// The rank of its block.
+    rank: u32,
 }
 
 impl Newest {
@@ -91,11 +96,11 @@ impl Newest {
     }
 
     /// Compares a page of a slot with the newest so far.
-    pub fn offer(&mut self, slot: u32, page: Ppn, seq: u64, torn: u32) {
+    pub fn offer(&mut self, slot: u32, page: Ppn, seq: u64, rank: u32) {
         let Some(best) = self.best.get_mut(slot as usize) else { return };
-        let is_newer = |b: &Version| seq > b.seq || (seq == b.seq && torn < b.torn);
+        let is_newer = |b: &Version| seq > b.seq || (seq == b.seq && rank < b.rank);
         if best.as_ref().is_none_or(is_newer) {
-            *best = Some(Version { seq, page, torn });
+            *best = Some(Version { seq, page, rank });
         }
     }
 

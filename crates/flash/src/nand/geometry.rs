@@ -31,6 +31,8 @@ pub struct Geometry {
     pages: u32,
     /// log2 of `pages_per_block` where it is a power of two, 32 otherwise.
     page_shift: u32,
+    /// log2 of `blocks_per_die` where it is a power of two, 32 otherwise.
+    die_shift: u32,
 }
 
 /// The greatest number of pages: the highest bit of a number of a page is for layers.
@@ -78,14 +80,16 @@ impl Geometry {
             return Err(too_many(pages));
         };
         let fits = |count: u64| u32::try_from(count).map_err(|_| too_many(Some(pages)));
-        let per_block = sizes.pages_per_block;
+        let shift = |n: u32| if n.is_power_of_two() { n.trailing_zeros() } else { 32 };
+        let blocks_per_die = sizes.planes_per_die * sizes.blocks_per_plane;
         Ok(Self {
             sizes,
             dies: sizes.channels * sizes.dies_per_channel,
-            blocks_per_die: sizes.planes_per_die * sizes.blocks_per_plane,
+            blocks_per_die,
             blocks: fits(blocks)?,
             pages: fits(pages)?,
-            page_shift: if per_block.is_power_of_two() { per_block.trailing_zeros() } else { 32 },
+            page_shift: shift(sizes.pages_per_block),
+            die_shift: shift(blocks_per_die),
         })
     }
 
@@ -180,7 +184,7 @@ impl Geometry {
     #[must_use]
     #[inline]
     pub const fn die_of(&self, block: BlockId) -> u32 {
-        block.0 / self.blocks_per_die
+        if self.die_shift < 32 { block.0 >> self.die_shift } else { block.0 / self.blocks_per_die }
     }
 
     /// The channel of a die.

@@ -4,7 +4,7 @@
 
 pub mod crash;
 
-use esker_flash::ftl::{Options, PageMapped};
+use esker_flash::ftl::{Dftl, Options, PageMapped};
 use esker_flash::nand::{Bytes, Lpn, Sizes};
 use esker_flash::planted::{Bug, with};
 use esker_flash::{Error, Ftl, Geometry, NandSim, Result};
@@ -19,6 +19,7 @@ pub type Flash = NandSim<Bytes>;
 /// A layer that can be formatted, recovered and cloned.
 pub trait Layer: Ftl + Clone {
     const NAME: &'static str;
+    const RECOVERY_WRITES: bool;
     fn format(nand: Flash, options: &Options) -> Result<Self>;
     fn recover(nand: Flash, options: &Options) -> Result<Self>;
     /// The same, where a power cut leaves the flash to the caller.
@@ -29,6 +30,7 @@ pub trait Layer: Ftl + Clone {
 
 impl Layer for PageMapped<Flash> {
     const NAME: &'static str = "page-mapped";
+    const RECOVERY_WRITES: bool = false;
 
     fn format(nand: Flash, options: &Options) -> Result<Self> {
         Self::format(nand, options)
@@ -40,6 +42,34 @@ impl Layer for PageMapped<Flash> {
 
     fn recover_in_place(nand: &mut Flash, options: &Options) -> Result<()> {
         PageMapped::recover(nand, options).map(drop)
+    }
+
+    fn flash(&self) -> &Flash {
+        self.nand()
+    }
+
+    fn flash_mut(&mut self) -> &mut Flash {
+        self.nand_mut()
+    }
+}
+
+/// A cache for one logical page in ten, so that short histories miss it.
+const CACHE_PERMILLE: u32 = 100;
+
+impl Layer for Dftl<Flash> {
+    const NAME: &'static str = "DFTL";
+    const RECOVERY_WRITES: bool = true;
+
+    fn format(nand: Flash, options: &Options) -> Result<Self> {
+        Self::format(nand, options, CACHE_PERMILLE)
+    }
+
+    fn recover(nand: Flash, options: &Options) -> Result<Self> {
+        Self::recover(nand, options, CACHE_PERMILLE)
+    }
+
+    fn recover_in_place(nand: &mut Flash, options: &Options) -> Result<()> {
+        Dftl::recover(nand, options, CACHE_PERMILLE).map(drop)
     }
 
     fn flash(&self) -> &Flash {
@@ -158,7 +188,11 @@ impl Model {
                 layer.flush()?;
                 self.pages.iter_mut().for_each(|state| state.before_trim = None);
             }
-            Op::Read(lpn) => return Ok(self.judge_page(layer, lpn)),
+            Op::Read(lpn) => {
+                // A read can write, and meet a power cut.
+                layer.read(Lpn(lpn), &mut [0; PAGE])?;
+                return Ok(self.judge_page(layer, lpn));
+            }
         }
         Ok(Ok(()))
     }

@@ -18,12 +18,12 @@ pub(super) fn recover<N: Nand>(mut nand: N, options: &Options) -> Result<PageMap
     let mut found = scan(
         &mut nand,
         |_| true,
-        |page, spare, torn| {
+        |page, spare, rank| {
             let slot = map.slot_of(&spare).ok_or_else(|| Error::Foreign {
                 page,
                 what: format!("{:?} {} of another layer or size", spare.kind, spare.lpn),
             })?;
-            newest.offer(slot, page, spare.seq, torn);
+            newest.offer(slot, page, spare.seq, rank);
             Ok(())
         },
     )?;
