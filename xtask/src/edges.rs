@@ -112,7 +112,7 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-python",
         folder: "bindings/python",
-        may_use: &["esker", "esker-permute"],
+        may_use: &["esker", "esker-flash", "esker-permute"],
         tests_may_use: &[],
     },
     Arrow {

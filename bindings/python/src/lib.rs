@@ -1,8 +1,9 @@
-//! The native half of the Python package `esker`: the store, and jobs that rearrange arrays.
+//! The native half of the Python package `esker`: the store, jobs that rearrange arrays, and
+//! simulated SSDs.
 //!
 //! Code that does not run for every entry (defaults, sizes as text, figures as classes, results as
-//! arrays) is written in Python, in `python/esker`; this crate has the calls into `esker` and
-//! `esker-permute`, which release the interpreter while they work.
+//! arrays) is written in Python, in `python/esker`; this crate has the calls into `esker`,
+//! `esker-permute` and `esker-flash`, which release the interpreter while they work.
 //!
 //! | file | one idea |
 //! |---|---|
@@ -20,6 +21,7 @@
 //! | `ttl` | times to live |
 //! | `stats` | figures |
 //! | `job` | rearranging |
+//! | `ssd` | simulated SSDs |
 //! | `raised` | errors as exceptions |
 
 mod backup;
@@ -35,6 +37,7 @@ mod raised;
 mod range;
 mod reads;
 mod snapshot;
+mod ssd;
 mod stats;
 mod store;
 mod transaction;
@@ -68,5 +71,6 @@ fn _esker(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(backup::restore, module)?)?;
     module.add_function(wrap_pyfunction!(backup::check_backup, module)?)?;
     module.add_function(wrap_pyfunction!(job::parse_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(ssd::simulate_ssd, module)?)?;
     Ok(())
 }

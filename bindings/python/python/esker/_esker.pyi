@@ -56,12 +56,16 @@ __all__ = [
     "forked",
     "parse_bytes",
     "restore",
+    "simulate_ssd",
 ]
 
 __version__: str
 
 def parse_bytes(text: str) -> int: ...
 def close_all() -> None: ...
+def simulate_ssd(
+    settings: Sequence[tuple[str, str]], length: int, chunk: Callable[[int], tuple[bytes, ...]]
+) -> str: ...
 
 @final
 class Job:
