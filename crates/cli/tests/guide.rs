@@ -1,6 +1,7 @@
 //! The guide's pages on the store do what they say: the first one is followed to the letter, in a
 //! new project next to the sources, and the Rust of each other page is a program of that project.
-//! The shell's lines of the page on time travel go on with the store that its program has left.
+//! The shell's lines of the page on time travel go on with the store that its program has left;
+//! those of the page on flash need none.
 //!
 //! Python's blocks are run by the tests of the package.
 
@@ -112,4 +113,11 @@ fn the_pages_are_followed() {
         let _ = shell.run(&format!("cargo run --quiet --bin {page}"));
     }
     follow_the_lines(&mut shell, "time-travel");
+}
+
+#[test]
+fn the_page_on_flash_prints_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(sources(), folder.path().join("esker")).unwrap();
+    follow_the_lines(&mut Shell::new(folder.path()), "flash");
 }
