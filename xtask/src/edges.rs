@@ -149,6 +149,8 @@ pub const ARROWS: &[Arrow] = &[
         // The index for its merge policies, of which the lab has a model.
         may_use: &[
             "esker",
+            "esker-device",
+            "esker-flash",
             "esker-index",
             "esker-permute",
             "esker-lab-measure",

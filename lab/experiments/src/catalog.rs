@@ -2,12 +2,13 @@
 
 use crate::experiment::Experiment;
 use crate::fdtree::{ablation, index_size, level_skipping, lookup_ratio, stall};
+use crate::flash::index_on_ssd;
 use crate::lsm::{index, keys, levels, load, loosened, payload, sizes, spread};
 use crate::multiversion::{head_leaves, inserts, mixed, published};
 use crate::permute::{asymmetry, passes};
 
 /// Every experiment.
-pub const EXPERIMENTS: [Experiment; 19] = [
+pub const EXPERIMENTS: [Experiment; 20] = [
     stall::EXPERIMENT,
     lookup_ratio::EXPERIMENT,
     ablation::EXPERIMENT,
@@ -27,6 +28,7 @@ pub const EXPERIMENTS: [Experiment; 19] = [
     mixed::EXPERIMENT,
     head_leaves::EXPERIMENT,
     published::EXPERIMENT,
+    index_on_ssd::EXPERIMENT,
 ];
 
 /// The experiment of this name.

@@ -3,7 +3,7 @@
 //! [`experiment`] is what `esker lab` runs, and [`catalog`] names all experiments: those of the
 //! FD+tree's papers in [`fdtree`], those of the LSM tree's compaction policies in [`lsm`], those of
 //! the planner of arrays in [`permute`], those of indexes that keep all versions in
-//! [`multiversion`]. [`stores`] is the comparison that `esker bench` runs; [`permute::rearrange`],
+//! [`multiversion`], those on simulated flash in [`flash`]. [`stores`] is the comparison that `esker bench` runs; [`permute::rearrange`],
 //! [`sqlite`], [`operations`] and [`versions`] are what `esker bench` with such a name runs, the
 //! last one as `history`. All of them answer with the `Findings` of `esker-lab-result`;
 //! [`progress`] is what they say meanwhile.
@@ -14,6 +14,7 @@
 pub mod catalog;
 pub mod experiment;
 pub mod fdtree;
+pub mod flash;
 pub mod lsm;
 pub mod multiversion;
 pub mod operations;

@@ -21,6 +21,7 @@ pub(super) struct Layout {
     free: BTreeSet<u32>,
     files: BTreeMap<FileId, BTreeMap<u64, Extent>>,
     created: u64,
+    used: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -32,6 +33,7 @@ struct Extent {
 }
 
 impl Extent {
+    /// Answers whether it was written before.
     fn set(&mut self, at: u32, is_written: bool) -> bool {
         let (word, bit) = (&mut self.written[at as usize / 64], 1 << (at % 64));
         let was_written = *word & bit != 0;
@@ -52,7 +54,7 @@ impl Layout {
     pub fn new(pages: u32, extent_pages: u32) -> Self {
         let extent_pages = extent_pages.max(1);
         let free = (0..pages / extent_pages).collect();
-        Self { extent_pages, free, files: BTreeMap::new(), created: 0 }
+        Self { extent_pages, free, files: BTreeMap::new(), created: 0, used: 0 }
     }
 
     /// A new, empty file.
@@ -84,9 +86,14 @@ impl Layout {
                 place.insert(Extent { number, written, count: 0 })
             }
         };
-        extent.set(at, true);
+        self.used += u64::from(!extent.set(at, true));
         let number = extent.number;
         Some(self.lpn(number, at))
+    }
+
+    /// Pages of files that were written and not discarded since.
+    pub const fn used_pages(&self) -> u64 {
+        self.used
     }
 
     /// Whether the file is there.
@@ -119,6 +126,7 @@ impl Layout {
                 }
             }
         }
+        self.used -= trimmed.len() as u64;
         let free = &mut self.free;
         extents.retain(|_, extent| extent.count > 0 || !free.insert(extent.number));
         trimmed
@@ -181,6 +189,7 @@ mod tests {
                 }
                 let places: BTreeSet<_> = model.values().copied().collect();
                 prop_assert_eq!(places.len(), model.len());
+                prop_assert_eq!(layout.used_pages(), model.len() as u64);
                 for page in 0..40 {
                     let expected = model.get(&(file, page)).copied();
                     prop_assert_eq!(layout.find(files[file], page), expected);

@@ -2,7 +2,7 @@
 //!
 //! [`SsdDevice`] passes every operation to an inner device, which keeps the bytes, and lets a
 //! translation layer do the same to flash that keeps none. So any store runs on it unchanged, and
-//! its write amplification, erases and wear are counted. Files are laid out in extents of 1 MiB
+//! its write amplification, erases and wear are counted. Files are laid out in extents of 64 KiB
 //! (`layout`); discarding, truncating and removing trims.
 //!
 //! **The page cache.** Writes to a [`Caching::Buffered`] file, and values to a
@@ -36,7 +36,7 @@ use crate::ftl::Ftl;
 use crate::nand::Lpn;
 
 /// Bytes of an extent.
-const EXTENT_BYTES: u64 = 1 << 20;
+const EXTENT_BYTES: u64 = 64 << 10;
 /// Dirty bytes after which all dirty pages are written.
 const DIRTY_BYTES_MAX: u64 = 16 << 20;
 
@@ -109,6 +109,18 @@ impl SsdDevice {
             wear: ssd.layer.wear(),
             busy_ns: ssd.now_ns,
         }
+    }
+
+    /// The logical pages of the device.
+    #[must_use]
+    pub fn logical_pages(&self) -> u32 {
+        self.lock().layer.logical_pages()
+    }
+
+    /// Logical pages that were written and not trimmed since.
+    #[must_use]
+    pub fn used_pages(&self) -> u64 {
+        self.lock().layout.used_pages()
     }
 
     /// Checks the invariants of the layer.

@@ -10,7 +10,7 @@ use crate::experiment::{Prediction, Series, metric};
 use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
-const SYSTEMS: [&str; 49] = [
+const SYSTEMS: [&str; 52] = [
     "XM",
     "DS",
     "FC",
@@ -56,6 +56,9 @@ const SYSTEMS: [&str; 49] = [
     "BSMVBT, 1000 each of 1,000,000",
     "TMVBT, 1000 each of 1,000,000",
     "keyspace, 1000 each of 1,000,000",
+    "FD+tree",
+    "LSM",
+    "random pages",
     "markers",
     "spans",
     "spans, as many to a page",
