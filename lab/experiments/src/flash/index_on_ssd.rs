@@ -94,10 +94,10 @@ impl Sizing {
                 Self { keys: 50_000, memory_bytes: 512 << 10, block_pages: 16, device: 4.0 }
             }
             Scale::Small => {
-                Self { keys: 1_000_000, memory_bytes: 8 << 20, block_pages: 128, device: 2.5 }
+                Self { keys: 1_000_000, memory_bytes: 8 << 20, block_pages: 128, device: 2.1 }
             }
             Scale::Full => {
-                Self { keys: 10_000_000, memory_bytes: 64 << 20, block_pages: 256, device: 2.5 }
+                Self { keys: 10_000_000, memory_bytes: 64 << 20, block_pages: 256, device: 2.1 }
             }
         }
     }
