@@ -146,7 +146,8 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-experiments",
         folder: "lab/experiments",
-        // The index for its merge policies, of which the lab has a model.
+        // The index for its merge policies, of which the lab has a model; the page store and its
+        // device for tables that are patched.
         may_use: &[
             "esker",
             "esker-device",
@@ -155,11 +156,12 @@ pub const ARROWS: &[Arrow] = &[
             "esker-permute",
             "esker-lab-measure",
             "esker-lab-result",
+            "esker-pages",
             "esker-peers",
             "esker-sqlite",
             "esker-workload",
         ],
-        tests_may_use: &[],
+        tests_may_use: &["esker-harness"],
     },
     Arrow {
         package: "esker-lab-cli",

@@ -18,6 +18,7 @@ pub mod flash;
 pub mod lsm;
 pub mod multiversion;
 pub mod operations;
+pub mod patch;
 pub mod permute;
 pub mod progress;
 pub mod sqlite;

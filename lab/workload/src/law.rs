@@ -56,7 +56,7 @@ impl Draws {
 /// A number with mean 0 and variance 1, nearly normal: the sum of twelve even ones. It is exact in
 /// binary fractions and so the same on every machine, as a logarithm is not; there is nothing
 /// beyond 6 σ.
-fn deviate(random: &mut Random) -> f64 {
+pub(crate) fn deviate(random: &mut Random) -> f64 {
     let sum: u64 = (0..12).map(|_| random.below(DOMAIN)).sum();
     sum as f64 / DOMAIN as f64 - 6.0
 }

@@ -16,19 +16,25 @@
 //! | [`new_order`] | G_T: the primary index of TPC-C's NewOrder table |
 //! | [`tpcc`] | TPC-C itself, over SQLite |
 //! | [`rl`] | the thirteen steps of SQLite's speed test |
+//! | [`row`] | accesses to rows of a key-value store |
+//! | [`linkbench`] | LinkBench: requests to a social graph, as such accesses |
+//! | [`tpcc_rows`] | TPC-C as such accesses |
 //!
-//! Clocks, threads and stores are not here. The last two modules speak SQL to a connection that
-//! they are given.
+//! Clocks, threads and stores are not here. [`tpcc`] and [`rl`] speak SQL to a
+//! connection that they are given.
 
 pub mod entry;
 pub mod law;
+pub mod linkbench;
 pub mod new_order;
 pub mod random;
 pub mod ratio;
 pub mod request;
 pub mod rl;
+pub mod row;
 pub mod steady;
 pub mod tpcc;
+pub mod tpcc_rows;
 pub mod uniform;
 
 pub use random::Random;
