@@ -5,10 +5,11 @@ use crate::fdtree::{ablation, index_size, level_skipping, lookup_ratio, stall};
 use crate::flash::index_on_ssd;
 use crate::lsm::{index, keys, levels, load, loosened, payload, sizes, spread};
 use crate::multiversion::{head_leaves, inserts, mixed, published};
+use crate::patch::written;
 use crate::permute::{asymmetry, passes};
 
 /// Every experiment.
-pub const EXPERIMENTS: [Experiment; 20] = [
+pub const EXPERIMENTS: [Experiment; 21] = [
     stall::EXPERIMENT,
     lookup_ratio::EXPERIMENT,
     ablation::EXPERIMENT,
@@ -29,6 +30,7 @@ pub const EXPERIMENTS: [Experiment; 20] = [
     head_leaves::EXPERIMENT,
     published::EXPERIMENT,
     index_on_ssd::EXPERIMENT,
+    written::EXPERIMENT,
 ];
 
 /// The experiment of this name.

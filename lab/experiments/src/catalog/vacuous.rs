@@ -10,7 +10,7 @@ use crate::experiment::{Prediction, Series, metric};
 use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
-const SYSTEMS: [&str; 52] = [
+const SYSTEMS: [&str; 62] = [
     "XM",
     "DS",
     "FC",
@@ -63,10 +63,20 @@ const SYSTEMS: [&str; 52] = [
     "spans",
     "spans, as many to a page",
     "published",
+    "LinkBench, rewritten",
+    "LinkBench, patched",
+    "LinkBench, Pull",
+    "TPC-C, rewritten",
+    "TPC-C, patched",
+    "TPC-C, Pull",
+    "three runs, rewritten",
+    "three runs, patched",
+    "Pull",
+    "Pull in three runs",
 ];
 
 /// The metrics that any prediction asks for, those of the places aside.
-const METRICS: [&str; 42] = [
+const METRICS: [&str; 49] = [
     "longest_us",
     "insert_max_us",
     "requests_per_second",
@@ -109,11 +119,22 @@ const METRICS: [&str; 42] = [
     "height",
     "reads_per_action",
     "writes_per_action",
+    "written_gb",
+    "written_per_byte",
+    "log_per_byte",
+    "dead_percent",
+    "space_per_live",
+    "pages_per_scan",
+    "sorted_runs",
 ];
 
 /// The places of insertions into multiversion indexes.
 const MULTIVERSION: &[(f64, f64)] =
     &[(1e3, 3.0), (5e3, 3.0), (8e3, 3.0), (1e4, 3.0), (1e5, 3.0), (1e6, 3.0)];
+
+/// d in percent, and bytes of records.
+const PATCHES: &[(f64, f64)] =
+    &[(0.0, 3.0), (25.0, 3.0), (50.0, 3.0), (116.0, 3.0), (400.0, 3.0), (1016.0, 3.0)];
 
 /// The places where an experiment measures, each with the number of levels: places are the frame in
 /// which an effect may show, and none themselves.
@@ -124,6 +145,7 @@ fn frame(experiment: &str) -> &'static [(f64, f64)] {
         "merge-policies-loosened" => &[(9.0, 4.0), (10.0, 3.0)],
         "merge-policies-load" => &[(12.0, 3.0), (40.0, 3.0), (80.0, 3.0), (90.0, 3.0)],
         "multiversion-inserts" | "multiversion-mixed" => MULTIVERSION,
+        "patch-compaction" => PATCHES,
         "multiversion-published" => &[(0.0, 3.0), (50.0, 3.0), (100.0, 3.0)],
         _ => &[(12.5, 3.0), (20.0, 3.0), (50.0, 3.0), (82.0, 3.0), (106.0, 4.0)],
     }

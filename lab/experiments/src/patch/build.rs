@@ -128,11 +128,7 @@ pub fn cut(all: u64, target: u64) -> u64 {
 /// Records sorted into blocks, in memory, and the number of the block of each, counted from
 /// `first`; tombstones are records too.
 #[must_use]
-pub fn packed(
-    records: &[&Record],
-    page_bytes: usize,
-    first: u32,
-) -> (Vec<Packed>, Vec<u32>) {
+pub fn packed(records: &[&Record], page_bytes: usize, first: u32) -> (Vec<Packed>, Vec<u32>) {
     let mut packer = Packer::new(page_bytes);
     let (mut blocks, mut numbers) = (Vec::new(), Vec::with_capacity(records.len()));
     for (key, value) in records {

@@ -203,11 +203,7 @@ impl Compaction<'_, '_> {
     }
 
     /// The fresh blocks, in memory, and the fences with them.
-    fn fences_with(
-        &mut self,
-        table: &Table,
-        records: &[Record],
-    ) -> Result<(Vec<Packed>, Patched)> {
+    fn fences_with(&mut self, table: &Table, records: &[Record]) -> Result<(Vec<Packed>, Patched)> {
         let fresh = table.blocks.len() as u32;
         let is_kept = |record: &&Record| !self.is_last || record.1.is_some();
         let kept: Vec<&Record> = records.iter().filter(is_kept).collect();
@@ -220,7 +216,10 @@ impl Compaction<'_, '_> {
         let dirty: Vec<_> = dirty.collect();
         let reader = &mut self.reader;
         let patched = table.fences.patched(&dirty, fresh, |number| {
-            table.blocks.get(number as usize).map_or_else(|| Ok(Arc::default()), |b| reader.block(b))
+            table
+                .blocks
+                .get(number as usize)
+                .map_or_else(|| Ok(Arc::default()), |b| reader.block(b))
         })?;
         Ok((blocks, patched))
     }

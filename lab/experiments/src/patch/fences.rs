@@ -193,9 +193,8 @@ impl Fences {
 #[must_use]
 pub fn between<'a>(records: &'a [Record], start: &[u8], end: Option<&[u8]>) -> &'a [Record] {
     let from = records.partition_point(|record| record.0.as_slice() < start);
-    let to = end.map_or(records.len(), |end| {
-        records.partition_point(|record| record.0.as_slice() < end)
-    });
+    let to = end
+        .map_or(records.len(), |end| records.partition_point(|record| record.0.as_slice() < end));
     records.get(from..to.max(from)).unwrap_or_default()
 }
 

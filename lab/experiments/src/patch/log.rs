@@ -25,6 +25,8 @@ pub struct Log {
     /// Where the next write goes.
     end: u64,
     pending: Vec<u8>,
+    /// Bytes written since it was opened.
+    written: u64,
 }
 
 /// A sum over bytes that a torn write does not keep: FNV-1a, 64 bits folded to 32.
@@ -63,7 +65,7 @@ impl Log {
             records.push(record);
             at = end;
         }
-        Ok((Self { file, epoch, end: at, pending: Vec::new() }, records))
+        Ok((Self { file, epoch, end: at, pending: Vec::new(), written: 0 }, records))
     }
 
     /// Appends a record. It is durable after [`sync`](Self::sync).
@@ -86,6 +88,7 @@ impl Log {
     fn write(&mut self) -> Result<()> {
         self.file.write_at(self.end, &self.pending, Purpose::Log).map_err(device)?;
         self.end += self.pending.len() as u64;
+        self.written += self.pending.len() as u64;
         self.pending.clear();
         Ok(())
     }
@@ -99,6 +102,12 @@ impl Log {
             self.write()?;
         }
         self.file.sync(Purpose::Log).map_err(device)
+    }
+
+    /// Bytes written since it was opened.
+    #[must_use]
+    pub const fn written(&self) -> u64 {
+        self.written
     }
 
     /// Begins an epoch: what was appended is in a table, durably, and so is the epoch's number.

@@ -65,6 +65,15 @@ pub struct Written {
     pub moves: u64,
 }
 
+impl Written {
+    /// Bytes of indexes of tables.
+    #[must_use]
+    pub fn index_bytes(&self) -> u64 {
+        let Counts { rewritten, patched, .. } = self.compacted;
+        self.flushed.index + rewritten.index + patched.index
+    }
+}
+
 /// An open tree.
 #[derive(Debug)]
 pub struct Tree {
@@ -99,7 +108,8 @@ fn page_options(options: &Options) -> PageOptions {
 }
 
 impl Tree {
-    /// Opens the tree in two files, or makes one where the first is empty.
+    /// Opens the tree in two files, or makes one where the first is empty. What the log has becomes
+    /// a table of level 0.
     ///
     /// # Errors
     /// Those of the device and the page store; files that are no tree.
@@ -140,6 +150,8 @@ impl Tree {
         for (key, value) in records {
             tree.enter(key, value);
         }
+        // Behind a frame that was lost there may be others of the epoch: it ends here.
+        tree.flush()?;
         Ok(tree)
     }
 
@@ -224,7 +236,7 @@ impl Tree {
         done
     }
 
-    /// Writes the memtable as a table of level 0.
+    /// Writes the memtable, if it has anything, as a table of level 0, and begins an epoch.
     fn flush(&mut self) -> Result<()> {
         let records = std::mem::take(&mut self.memtable);
         self.memtable_bytes = 0;
@@ -427,6 +439,13 @@ impl Tree {
         &self.written
     }
 
+    /// Bytes of the log that were written since the tree was opened. What is flushed before the log
+    /// writes it is not among them.
+    #[must_use]
+    pub const fn log_bytes(&self) -> u64 {
+        self.log.written()
+    }
+
     /// The tables of each level.
     #[must_use]
     pub fn levels(&self) -> &Levels {
@@ -543,5 +562,7 @@ impl Install<'_, '_> {
     }
 }
 
+#[cfg(test)]
+mod crash_tests;
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,8 @@ pub fn rows(sizes: Sizes) -> impl Iterator<Item = Row> {
     let items = move || 1..=sizes.items;
     let warehouses = (1..=sizes.warehouses).map(|warehouse| WAREHOUSE.put(&[warehouse], 0));
     let by_district = move |table: Table| {
-        let of = move |[w, d]: [i64; 2]| (1..=sizes.customers).map(move |c| table.put(&[w, d, c], 0));
+        let of =
+            move |[w, d]: [i64; 2]| (1..=sizes.customers).map(move |c| table.put(&[w, d, c], 0));
         districts(sizes).flat_map(of)
     };
     let stock = (1..=sizes.warehouses)

@@ -104,8 +104,7 @@ impl Transactions {
 
     fn new_order(&mut self, input: &NewOrder) -> (Vec<Row>, bool) {
         let (w, d, c, version) = (input.warehouse, input.district, input.customer, self.version);
-        let mut rows =
-            vec![WAREHOUSE.get(&[w]), DISTRICT.get(&[w, d]), CUSTOMER.get(&[w, d, c])];
+        let mut rows = vec![WAREHOUSE.get(&[w]), DISTRICT.get(&[w, d]), CUSTOMER.get(&[w, d, c])];
         rows.extend(input.lines.iter().map(|line| ITEM.get(&[line.item])));
         if input.lines.iter().any(|line| line.item > self.sizes.items) {
             return (rows, false);

@@ -5,7 +5,7 @@ use esker_device::{Caching, Device, Open};
 use esker_workload::Random;
 use std::collections::BTreeSet;
 
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub(super) fn small(dead_share: Option<f64>) -> Options {
     Options {
@@ -18,7 +18,7 @@ pub(super) fn small(dead_share: Option<f64>) -> Options {
     }
 }
 
-fn open(device: &dyn Device, options: Options) -> Tree {
+pub(super) fn open(device: &dyn Device, options: Options) -> Tree {
     let file = |name| {
         let existing = device.open(name, Open::Existing, Caching::Buffered);
         existing.or_else(|_| device.open(name, Open::CreateNew, Caching::Buffered)).unwrap()
@@ -27,12 +27,12 @@ fn open(device: &dyn Device, options: Options) -> Tree {
 }
 
 /// A number of 600 as a key; neighbours share all but the last byte or two.
-fn key(number: u64) -> Vec<u8> {
+pub(super) fn key(number: u64) -> Vec<u8> {
     format!("key {number:03}").into_bytes()
 }
 
 /// One write of a history.
-fn step(random: &mut Random) -> (Vec<u8>, Option<Vec<u8>>) {
+pub(super) fn step(random: &mut Random) -> (Vec<u8>, Option<Vec<u8>>) {
     // Half of the writes are for a tenth of the keys.
     let number = if random.below(2) == 0 { random.below(60) } else { random.below(600) };
     let bytes = if random.below(50) == 0 { 700 } else { random.below(40) };
@@ -40,7 +40,7 @@ fn step(random: &mut Random) -> (Vec<u8>, Option<Vec<u8>>) {
     (key(number), value)
 }
 
-fn contents(view: &mut View) -> Map {
+pub(super) fn contents(view: &mut View) -> Map {
     let mut all = Map::new();
     view.scan(&[], &mut |(key, value)| {
         let value = value.unwrap();
@@ -144,7 +144,7 @@ fn history(seed: u64, dead_share: Option<f64>, steps: u64) -> Tree {
     tree
 }
 
-fn budget() -> u64 {
+pub(super) fn budget() -> u64 {
     std::env::var("ESKER_TEST_BUDGET").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
@@ -207,7 +207,8 @@ fn patches_write_less() {
         (options.level_1_bytes, options.ratio) = (32_000, 10);
         options.settings.table_bytes = 16_000;
         let mut tree = open(&device, options);
-        let rows = (0..6_000).map(|number: u32| Ok((number.to_be_bytes().to_vec(), Some(vec![7; 60]))));
+        let rows =
+            (0..6_000).map(|number: u32| Ok((number.to_be_bytes().to_vec(), Some(vec![7; 60]))));
         tree.load(&mut rows.into_iter()).unwrap();
         let (before, mut random) = (device.counts().total().bytes_written, Random::new(9));
         for _ in 0..20_000 {
