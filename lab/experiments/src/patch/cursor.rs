@@ -109,8 +109,8 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// The records of a list and of a cursor up to the end of its tables, in the order of keys; of equal
-/// keys that of the list. `see` has each, and the list's is borrowed.
+/// Hands the records of a list and of a cursor, up to the end of its tables, to `see`, in the order
+/// of keys; of equal keys that of the list.
 ///
 /// # Errors
 /// Those of reading, and of `see`.

@@ -1,6 +1,6 @@
 //! The write-ahead log: what the memtable has. Frames follow each other from the start of a file;
 //! each has a checksum, its length and the epoch in which it was written. A flush begins a new
-//! epoch at the start of the file, so that what is behind the last frame of an epoch does not count.
+//! epoch at the start of the file: what is behind the last frame of an epoch does not count.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`block`] (records in pages), [`fences`] (the index, and patching it), [`pager`]
 //! (pages and transactions), [`table`], [`catalogue`], [`log`]; [`cursor`] and [`build`] (reading
-//! and writing in the order of keys); [`compact`] (to patch or to rewrite) and [`tree`] (the levels).
+//! and writing in the order of keys); [`compact`] (to patch or to rewrite), [`tree`] (the levels).
 //! Then the measurements: [`subject`] (a tree, or the LSM index of the product, under a workload),
 //! [`written`] (Table 5) and [`gate`] (whether patches pay beside the product's policy).
 

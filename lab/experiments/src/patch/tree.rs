@@ -563,6 +563,4 @@ impl Install<'_, '_> {
 }
 
 #[cfg(test)]
-mod crash_tests;
-#[cfg(test)]
 mod tests;

@@ -133,7 +133,7 @@ impl Scatter {
     pub fn new(count: u64, salt: u64) -> Self {
         let count = count.max(1);
         // Near the golden ratio of the count, and without a common divisor.
-        let golden = (u128::from(count) * 0x9e37_79b9_7f4a_7c15 >> 64) as u64;
+        let golden = ((u128::from(count) * 0x9e37_79b9_7f4a_7c15) >> 64) as u64;
         let mut factor = (golden + mixed(salt) % (count / 16 + 1)) % count;
         while greatest_divisor(factor, count) != 1 {
             factor += 1;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::patch::block::{Packer, decode};
+use crate::patch::block::{Packer, decode, weight};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -83,12 +83,12 @@ proptest! {
         for patch in patches {
             let patch: BTreeMap<_, _> =
                 patch.into_iter().map(|(key, value)| (key, value.map(|byte| vec![byte]))).collect();
-            let before: u64 = map.iter().map(|(k, v)| super::super::block::weight(k, Some(v))).sum();
+            let before: u64 = map.iter().map(|(k, v)| weight(k, Some(v))).sum();
             let mut added = 0;
             for (key, value) in &patch {
                 match value {
                     Some(value) => {
-                        added += super::super::block::weight(key, Some(value));
+                        added += weight(key, Some(value));
                         map.insert(key.clone(), value.clone());
                     }
                     None => {
@@ -97,7 +97,7 @@ proptest! {
                 }
             }
             let died = model.patch(&patch, per_block);
-            let after: u64 = map.iter().map(|(k, v)| super::super::block::weight(k, Some(v))).sum();
+            let after: u64 = map.iter().map(|(k, v)| weight(k, Some(v))).sum();
             prop_assert_eq!(model.contents(), map.clone());
             prop_assert_eq!(before + added - died, after);
             model.invariants();

@@ -5,9 +5,11 @@ use esker_device::{Caching, Device, Open};
 use esker_workload::Random;
 use std::collections::BTreeSet;
 
-pub(super) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+mod crash;
 
-pub(super) fn small(dead_share: Option<f64>) -> Options {
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn small(dead_share: Option<f64>) -> Options {
     Options {
         page_bytes: 512,
         memtable_bytes: 2_000,
@@ -18,7 +20,7 @@ pub(super) fn small(dead_share: Option<f64>) -> Options {
     }
 }
 
-pub(super) fn open(device: &dyn Device, options: Options) -> Tree {
+fn open(device: &dyn Device, options: Options) -> Tree {
     let file = |name| {
         let existing = device.open(name, Open::Existing, Caching::Buffered);
         existing.or_else(|_| device.open(name, Open::CreateNew, Caching::Buffered)).unwrap()
@@ -27,12 +29,12 @@ pub(super) fn open(device: &dyn Device, options: Options) -> Tree {
 }
 
 /// A number of 600 as a key; neighbours share all but the last byte or two.
-pub(super) fn key(number: u64) -> Vec<u8> {
+fn key(number: u64) -> Vec<u8> {
     format!("key {number:03}").into_bytes()
 }
 
 /// One write of a history.
-pub(super) fn step(random: &mut Random) -> (Vec<u8>, Option<Vec<u8>>) {
+fn step(random: &mut Random) -> (Vec<u8>, Option<Vec<u8>>) {
     // Half of the writes are for a tenth of the keys.
     let number = if random.below(2) == 0 { random.below(60) } else { random.below(600) };
     let bytes = if random.below(50) == 0 { 700 } else { random.below(40) };
@@ -40,7 +42,7 @@ pub(super) fn step(random: &mut Random) -> (Vec<u8>, Option<Vec<u8>>) {
     (key(number), value)
 }
 
-pub(super) fn contents(view: &mut View) -> Map {
+fn contents(view: &mut View) -> Map {
     let mut all = Map::new();
     view.scan(&[], &mut |(key, value)| {
         let value = value.unwrap();
@@ -54,7 +56,7 @@ pub(super) fn contents(view: &mut View) -> Map {
 
 /// Every page has one owner, fences and blocks agree, levels ascend, and the dead are as many as is
 /// recorded and no more than the bound.
-pub(super) fn check(tree: &Tree) {
+fn check(tree: &Tree) {
     let mut owned = BTreeSet::from_iter(Catalogue::SPAN.all());
     let mut reader = Reader::new(tree.pager.store().pin());
     for (at, level) in tree.levels().iter().enumerate() {
@@ -144,7 +146,7 @@ fn history(seed: u64, dead_share: Option<f64>, steps: u64) -> Tree {
     tree
 }
 
-pub(super) fn budget() -> u64 {
+fn budget() -> u64 {
     std::env::var("ESKER_TEST_BUDGET").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 

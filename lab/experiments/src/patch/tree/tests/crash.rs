@@ -1,7 +1,7 @@
 //! Power cuts anywhere in a history of flushes, patches and rewrites.
 
-use super::tests::{Map, budget, check, contents, key, open, small, step};
-use super::*;
+use super::super::*;
+use super::{Map, budget, check, contents, key, open, small, step};
 use esker_device::Device;
 use esker_device::sim::SimDevice;
 use esker_harness::counts::Counts as Suite;
@@ -10,8 +10,13 @@ use esker_harness::violation::{Oracle, Verdict, ensure};
 use esker_workload::Random;
 
 /// Writes in a history, and how many of them are made durable at a time.
-const STEPS: usize = 260;
+const STEPS: usize = 400;
 const SYNC_EVERY: usize = 20;
+
+/// A memtable so small that a short history has many flushes.
+fn tiny(share: Option<f64>) -> Options {
+    Options { memtable_bytes: 800, runs: 2, ..small(share) }
+}
 
 /// What a tree has, its memtable included.
 fn all(tree: &Tree) -> Map {
@@ -30,10 +35,10 @@ fn all(tree: &Tree) -> Map {
 /// were patched, and how many crashes were judged.
 fn explore(seed: u64, share: Option<f64>, limit: u64, syncs: bool) -> Verdict<(u64, u64)> {
     let disk = Arc::new(SimDevice::new());
-    drop(open(&*disk, small(share)));
+    drop(open(&*disk, tiny(share)));
     disk.sync_dir().unwrap();
     disk.record();
-    let mut tree = open(&*disk, small(share));
+    let mut tree = open(&*disk, tiny(share));
     let (mut map, mut random) = (Map::new(), Random::new(seed));
     let mut states = vec![map.clone()];
     for at in 1..=STEPS {
@@ -56,7 +61,7 @@ fn explore(seed: u64, share: Option<f64>, limit: u64, syncs: bool) -> Verdict<(u
     drop(tree);
     let counted = crash::each(&trace, &limited(seed, limit), |state, disk| {
         let least = state.acknowledged().unwrap_or(0) as usize;
-        let mut tree = open(&**disk, small(share));
+        let mut tree = open(&**disk, tiny(share));
         check(&tree);
         let found = all(&tree);
         let is_there = states.iter().skip(least).any(|state| *state == found);
@@ -74,7 +79,7 @@ fn explore(seed: u64, share: Option<f64>, limit: u64, syncs: bool) -> Verdict<(u
         }
         tree.sync().unwrap();
         drop(tree);
-        let tree = open(&**disk, small(share));
+        let tree = open(&**disk, tiny(share));
         check(&tree);
         ensure(all(&tree) == map, Oracle::ContentMatches, || "after the crash".to_owned())
     })?;
@@ -88,13 +93,12 @@ fn a_power_cut_leaves_what_was_written_up_to_a_moment() {
         for share in [None, Some(0.5), Some(3.0)] {
             let (patches, judged) = explore(seed, share, 60, true)
                 .unwrap_or_else(|violation| panic!("seed {seed}, {share:?}: {violation}"));
-            assert_eq!(patches > 0, share.is_some(), "{patches} patches");
             suite.add("runs", 1);
             suite.add("patches", patches);
             suite.add("judged", judged);
         }
     }
-    assert!(suite.get("judged") > 1_000, "{suite:?}");
+    assert!(suite.get("judged") > 1_000 && suite.get("patches") > 20, "{suite:?}");
     suite.record().unwrap();
 }
 
