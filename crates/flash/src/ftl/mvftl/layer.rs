@@ -337,6 +337,10 @@ impl<N: Nand> MvFtl<N> {
     /// Collects blocks until a data page can be programmed.
     fn make_room(&mut self) -> Result<()> {
         while self.store.space.is_short() {
+            // The record of the moved pages finds room, so that no dump of the map happens between
+            // the copies and the erase: a part of one would leave valid pages in both blocks.
+            let most = self.store.pages_per_block() as usize;
+            self.make_log_room(commit_log::pages_for(most, self.page.len()) as u64)?;
             let versions = &self.versions;
             let (victim, moves) = self.store.collect(|ppn, lpn| versions.is_needed(ppn, lpn))?;
             let mut durable: Vec<Mapping> = Vec::new();

@@ -266,7 +266,7 @@ impl<N: Nand> XFtl<N> {
         if !planted::is(Bug::CommitBeforeData) {
             self.store.release()?;
         }
-        self.make_ring_room()?;
+        self.make_ring_room(0)?;
         let sequence = self.store.next_sequence();
         let mappings = self.table.commit(writer, sequence);
         self.activity.commit_pages += self.append_table(Cause::Commit)?;
@@ -293,7 +293,7 @@ impl<N: Nand> XFtl<N> {
             return self.checkpoint();
         }
         if self.is_unsaved {
-            self.make_ring_room()?;
+            self.make_ring_room(0)?;
         }
         // Room may have been made by a checkpoint.
         if self.is_unsaved {
@@ -317,10 +317,12 @@ impl<N: Nand> XFtl<N> {
         Ok(record::pages_for::<ENTRY_BYTES>(entries.len(), self.page.len()) as u64)
     }
 
-    /// Makes room for the table in its blocks; a checkpoint makes all of them obsolete.
-    fn make_ring_room(&mut self) -> Result<()> {
+    /// Makes room for the table and so many entries more in its blocks; a checkpoint makes all of
+    /// them obsolete.
+    fn make_ring_room(&mut self, more: usize) -> Result<()> {
         let per_block = self.store.pages_per_block();
-        let pages = record::pages_for::<ENTRY_BYTES>(self.table.entries(), self.page.len()) as u64;
+        let entries = self.table.entries().saturating_add(more);
+        let pages = record::pages_for::<ENTRY_BYTES>(entries, self.page.len()) as u64;
         if self.ring.room(per_block, 0) >= pages {
             return Ok(());
         }
@@ -351,6 +353,12 @@ impl<N: Nand> XFtl<N> {
     /// Collects blocks until a data page can be programmed.
     fn make_room(&mut self) -> Result<()> {
         while self.store.space.is_short() {
+            // The table finds room for all notes, so that no checkpoint happens between the copies
+            // and the erase: a part of one would leave valid pages in both blocks.
+            if self.is_overfull {
+                self.checkpoint()?;
+            }
+            self.make_ring_room(self.store.pages_per_block() as usize)?;
             let (table, main) = (&self.table, &self.main);
             let in_main = |ppn: Ppn, lpn: Lpn| main.get(lpn.0 as usize) == Some(&ppn);
             // By the main map or by X-L2P.
@@ -364,11 +372,16 @@ impl<N: Nand> XFtl<N> {
                 }
                 if !self.table.relocate(page.from, page.to, page.lpn) {
                     self.set_main(page.lpn, page.to);
-                    self.note(page.lpn, page.to);
+                    let sequence = self.store.next_sequence();
+                    self.table.note_moved(page.lpn, page.to, sequence);
+                    self.is_unsaved = true;
                 }
             }
             self.save()?;
             self.store.erase_victim(victim)?;
+            if self.table.entries() > self.table.limit() {
+                self.checkpoint()?;
+            }
         }
         Ok(())
     }
