@@ -5,7 +5,7 @@
 use crate::Result;
 use crate::ftl::mvftl::{self, MvFtl};
 use crate::ftl::xftl::{self, XFtl};
-use crate::ftl::{Ftl, Options, PageMapped};
+use crate::ftl::{Dftl, Ftl, Options, PageMapped};
 use crate::nand::{Geometry, NandSim, Timing};
 
 /// A translation layer that can be asked for by name.
@@ -29,12 +29,23 @@ pub struct Build {
     pub options: Options,
 }
 
+/// Entries of the map that DFTL caches, of 1,000; its paper has 5 to 30.
+const DFTL_CACHE_PERMILLE: u32 = 10;
+
 /// Every layer; the first is the default.
-pub const LAYERS: [Layer; 3] = [
+pub const LAYERS: [Layer; 4] = [
     Layer {
         name: "page",
         about: "the whole map in memory",
         make: |build| Ok(Box::new(PageMapped::format(build.nand(), &build.options)?)),
+    },
+    Layer {
+        name: "dftl",
+        about: "DFTL: the map on flash, 1 % of its entries cached",
+        make: |build| {
+            let made = Dftl::format(build.nand(), &build.options, DFTL_CACHE_PERMILLE)?;
+            Ok(Box::new(made))
+        },
     },
     Layer {
         name: "xftl",
