@@ -11,7 +11,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

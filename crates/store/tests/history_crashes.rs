@@ -14,7 +14,6 @@ use esker_harness::counts::{Counts, budget};
 use esker_harness::crash::{each, limited};
 use esker_harness::random::Random;
 use esker_substrate::planted::{self, Bug};
-use esker_substrate::runtime::Runtime;
 
 /// Versions that the keyspace keeps besides those with names.
 const KEPT: u64 = 30;

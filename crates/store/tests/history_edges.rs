@@ -12,6 +12,8 @@ use common::{assert_sound, files, small};
 use esker::{Db, Error, History, IndexKind, Keyspace, KeyspaceOptions, Merge, SimRuntime};
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, SimDevice, Survivors};
+use esker_harness::random::Random;
+use esker_substrate::planted::{self, Bug};
 
 fn with_history(db: &Db) -> Keyspace {
     let options = KeyspaceOptions::default().memtable_bytes(Some(2 << 10));
@@ -243,4 +245,58 @@ fn removals_succeed_on_a_full_device() {
         let when = SystemTime::UNIX_EPOCH + Duration::from_millis(at.into());
         assert_eq!(db.time_of(db.version()).unwrap(), Some(when));
     }
+}
+
+/// Overwrites keys until two splits of more blocks than fences are given up at a time have run, and
+/// compares versions from before each while it runs. The number of those answers.
+fn read_beside_long_splits() -> u64 {
+    const KEYS: u64 = 60_000;
+    let builder = Db::builder_on(Arc::new(MemoryDevice::new())).memory_budget(1 << 20);
+    let db = builder.log_segment_bytes(64 << 10).inline_merges(1).open().unwrap();
+    let options = KeyspaceOptions::default().memtable_bytes(Some(64 << 10));
+    let keyspace = db.keyspace("past", options.history(History::All)).unwrap();
+    let value = |n: u64, round: u64| format!("{n} {round} ").repeat(10);
+    for n in 0..KEYS {
+        keyspace.insert(n.to_be_bytes(), value(n, 0)).unwrap();
+    }
+    let (random, mut state) = (Random::new(3), vec![0; KEYS as usize]);
+    let mut before = (keyspace.at(db.version()).unwrap(), state.clone());
+    let mut answers = 0;
+    for round in 1..=6 * KEYS {
+        let n = random.below(KEYS);
+        keyspace.insert(n.to_be_bytes(), value(n, round)).unwrap();
+        state[n as usize] = round;
+        if round % 20 != 0 {
+            continue;
+        }
+        let stats = db.stats().unwrap().keyspaces;
+        let past = stats.into_iter().find(|of| of.name == "past").unwrap();
+        let (merge, splits) = (past.merge, past.past_indexes.len());
+        let splitting = merge.as_ref().is_some_and(|merge| merge.full);
+        if merge.is_none() && round % 1_000 == 0 {
+            before = (keyspace.at(db.version()).unwrap(), state.clone());
+        }
+        for _ in 0..20 * u64::from(splitting) {
+            let n = random.below(KEYS - 2);
+            let found = before.0.range(n.to_be_bytes()..).unwrap().take(3);
+            let found: Vec<_> = found.map(|entry| entry.unwrap().1).collect();
+            let expected = (n..n + 3).map(|n| value(n, before.1[n as usize]).into_bytes());
+            assert_eq!(found, expected.collect::<Vec<_>>());
+            let found = before.0.get(n.to_be_bytes()).unwrap();
+            assert_eq!(found, Some(value(n, before.1[n as usize]).into_bytes()));
+            answers += 4;
+        }
+        if splits == 2 {
+            return answers;
+        }
+    }
+    panic!("fewer than two splits");
+}
+
+#[test]
+fn versions_from_before_long_splits_are_whole() {
+    let answers = read_beside_long_splits();
+    assert!(answers > 1_000, "{answers}");
+    let bug = || planted::with(Bug::SplitReadsTrimmed, read_beside_long_splits);
+    assert!(std::panic::catch_unwind(bug).is_err());
 }

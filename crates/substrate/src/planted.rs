@@ -149,6 +149,8 @@ pub enum Bug {
     ReplayedAsVersions,
     /// Readers as of numbers before a split under way search its result.
     SplitReadsNewSide,
+    /// They search its inputs through fences of which it has given up some.
+    SplitReadsTrimmed,
     /// A split frees what it has copied from.
     SplitFreesInputs,
     /// The deletions of ranges before a split are not kept with the past index.

@@ -2,7 +2,8 @@
 //! system that is not full would place them.
 //!
 //! **Invariants.** L1: an extent is free or belongs to one file. L2: an extent of a file has at
-//! least one page that was written and not discarded since; one without is free.
+//! least one page that was written and not discarded since, or was reserved and not discarded
+//! whole since; another one is free.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,9 +31,15 @@ struct Extent {
     /// Of each page, whether it was written and not discarded since.
     written: Vec<u64>,
     count: u32,
+    reserved: bool,
 }
 
 impl Extent {
+    fn new(number: u32, pages: u32) -> Self {
+        let written = vec![0; pages.div_ceil(64) as usize];
+        Self { number, written, count: 0, reserved: false }
+    }
+
     /// Answers whether it was written before.
     fn set(&mut self, at: u32, is_written: bool) -> bool {
         let (word, bit) = (&mut self.written[at as usize / 64], 1 << (at % 64));
@@ -81,14 +88,37 @@ impl Layout {
         let extent = match self.files.get_mut(&file)?.entry(index) {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(place) => {
-                let number = self.free.pop_first()?;
-                let written = vec![0; self.extent_pages.div_ceil(64) as usize];
-                place.insert(Extent { number, written, count: 0 })
+                place.insert(Extent::new(self.free.pop_first()?, self.extent_pages))
             }
         };
         self.used += u64::from(!extent.set(at, true));
         let number = extent.number;
         Some(self.lpn(number, at))
+    }
+
+    /// Keeps the extents of a range of a file for it. False where there are too few, and then it
+    /// keeps none of them.
+    pub fn reserve(&mut self, file: FileId, pages: Range<u64>) -> bool {
+        let per_extent = u64::from(self.extent_pages);
+        let range = pages.start / per_extent..pages.end.div_ceil(per_extent);
+        let Some(extents) = self.files.get_mut(&file).filter(|_| !pages.is_empty()) else {
+            return true;
+        };
+        let there = extents.range(range.clone()).count() as u64;
+        if range.end - range.start - there > self.free.len() as u64 {
+            return false;
+        }
+        for index in range {
+            if let Entry::Vacant(place) = extents.entry(index)
+                && let Some(number) = self.free.pop_first()
+            {
+                place.insert(Extent::new(number, self.extent_pages));
+            }
+            if let Some(extent) = extents.get_mut(&index) {
+                extent.reserved = true;
+            }
+        }
+        true
     }
 
     /// Pages of files that were written and not discarded since.
@@ -111,7 +141,7 @@ impl Layout {
     /// Forgets pages of a file, and returns those that had been written, for a trim.
     pub fn discard(&mut self, file: FileId, pages: Range<u64>) -> Vec<Lpn> {
         let per_extent = u64::from(self.extent_pages);
-        let mut trimmed = Vec::new();
+        let (mut trimmed, mut empty) = (Vec::new(), Vec::new());
         let Some(extents) = self.files.get_mut(&file) else { return trimmed };
         let (first, behind) = (pages.start / per_extent, pages.end.div_ceil(per_extent));
         if first >= behind {
@@ -125,10 +155,14 @@ impl Layout {
                     trimmed.push(Lpn(extent.number * self.extent_pages + at));
                 }
             }
+            extent.reserved &= begin > 0 || end < per_extent;
+            if extent.count == 0 && !extent.reserved {
+                empty.push(*index);
+            }
         }
         self.used -= trimmed.len() as u64;
-        let free = &mut self.free;
-        extents.retain(|_, extent| extent.count > 0 || !free.insert(extent.number));
+        let numbers = empty.iter().filter_map(|index| extents.remove(index));
+        self.free.extend(numbers.map(|extent| extent.number));
         trimmed
     }
 
@@ -161,6 +195,21 @@ mod tests {
         assert_eq!(layout.remove(b), [Lpn(4), Lpn(1)]);
         assert!(!layout.has(b));
         assert_eq!(layout.place(b, 0), None);
+    }
+
+    #[test]
+    fn extents_are_kept_for_their_file() {
+        let mut layout = Layout::new(12, 4);
+        let (a, b) = (layout.create(), layout.create());
+        assert!(layout.reserve(a, 1..6));
+        assert!(!layout.reserve(b, 0..8), "one extent is left");
+        assert_eq!(layout.place(b, 0), Some(Lpn(8)));
+        assert_eq!(layout.place(b, 4), None);
+        assert_eq!(layout.place(a, 5), Some(Lpn(5)));
+        assert_eq!(layout.discard(a, 2..6), [Lpn(5)]);
+        assert_eq!(layout.place(b, 4), None, "neither extent was discarded whole");
+        assert_eq!(layout.discard(a, 0..8), []);
+        assert_eq!(layout.place(b, 4), Some(Lpn(0)));
     }
 
     proptest! {

@@ -166,7 +166,8 @@ impl Ssd {
     /// The pages that a range of bytes touches.
     fn touched(&self, offset: u64, len: u64) -> Range<u64> {
         let page = self.page_bytes();
-        offset / page..offset.saturating_add(len).div_ceil(page)
+        let first = offset / page;
+        if len == 0 { first..first } else { first..offset.saturating_add(len).div_ceil(page) }
     }
 
     /// The pages that a range of bytes covers whole.
@@ -190,8 +191,9 @@ impl Ssd {
         let Some(lpn) = self.layout.place(file, page) else {
             return Err(Error::Full("the files take all extents of the device".into()));
         };
+        self.layer.write(lpn, &[])?;
         self.written[purpose as usize] += 1;
-        self.layer.write(lpn, &[])
+        Ok(())
     }
 
     /// Writes a range past the page cache.
@@ -223,22 +225,30 @@ impl Ssd {
         if pages as u64 * self.page_bytes() <= DIRTY_BYTES_MAX {
             return Ok(());
         }
-        let dirty = std::mem::take(&mut self.dirty);
-        dirty.into_iter().try_for_each(|(file, pages)| self.write_back(file, pages))
+        while let Some((file, _)) = self.dirty.first_key_value() {
+            self.write_back(*file)?;
+        }
+        Ok(())
     }
 
-    fn write_back(&mut self, file: FileId, dirty: Pages) -> SimResult<()> {
+    /// Writes the dirty pages of a file. Those that cannot be written stay dirty.
+    fn write_back(&mut self, file: FileId) -> SimResult<()> {
+        let Some(mut dirty) = self.dirty.remove(&file) else { return Ok(()) };
         self.request(|ssd| {
-            let mut dirty = dirty.into_iter();
-            dirty.try_for_each(|(page, purpose)| ssd.write_page(file, page, purpose))
+            while let Some((page, purpose)) = dirty.pop_first() {
+                if let Err(error) = ssd.write_page(file, page, purpose) {
+                    dirty.insert(page, purpose);
+                    ssd.dirty.insert(file, dirty);
+                    return Err(error);
+                }
+            }
+            Ok(())
         })
     }
 
     /// Writes the dirty pages of a file, and flushes the device.
     fn sync(&mut self, file: FileId) -> SimResult<()> {
-        if let Some(dirty) = self.dirty.remove(&file) {
-            self.write_back(file, dirty)?;
-        }
+        self.write_back(file)?;
         self.request(|ssd| ssd.layer.flush())
     }
 
@@ -278,11 +288,24 @@ impl Ssd {
         self.trim(trimmed)
     }
 
+    /// Keeps room for a range of a file.
+    fn reserve(&mut self, file: FileId, offset: u64, len: u64) -> SimResult<()> {
+        let pages = self.touched(offset, len);
+        if self.layout.reserve(file, pages) {
+            return Ok(());
+        }
+        Err(Error::Full("the files take all extents of the device".into()))
+    }
+
     fn rename(&mut self, from: &str, to: &str) -> SimResult<()> {
-        let Some(file) = self.names.remove(from) else { return Ok(()) };
-        self.remove(to)?;
-        self.names.insert(to.to_owned(), file);
-        Ok(())
+        if from == to || !self.names.contains_key(from) {
+            return Ok(());
+        }
+        let removed = self.remove(to);
+        if let Some(file) = self.names.remove(from) {
+            self.names.insert(to.to_owned(), file);
+        }
+        removed
     }
 }
 
@@ -407,10 +430,12 @@ impl DeviceFile for SsdFile {
     }
 
     fn preallocate(&self, len: u64, purpose: Purpose) -> Result<()> {
+        self.simulate((Operation::Resize, len), |ssd, file| ssd.reserve(file, 0, len))?;
         self.inner.preallocate(len, purpose)
     }
 
     fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+        self.simulate((Operation::Resize, offset), |ssd, file| ssd.reserve(file, offset, len))?;
         self.inner.allocate(offset, len, purpose)
     }
 

@@ -110,7 +110,7 @@ impl Index {
         wanted.dedup();
         if wanted.len() > 1 {
             // More than the cache can hold would evict the blocks that were just read.
-            let room = self.env.budget.limit_bytes(MemoryPart::Cache) / 2;
+            let room = self.env.budget.room_bytes(MemoryPart::Cache) / 2;
             let mut bytes = 0;
             wanted.retain(|ptr| {
                 bytes += ptr.bytes() as u64;

@@ -71,9 +71,10 @@ impl Moving {
         self
     }
 
-    /// The inputs for readers for whom what a split has passed is in its result, or is not.
-    fn inputs(&self, shows_result: bool) -> &[Arc<Tree>] {
-        if shows_result || self.splits_at.is_none() { &self.inputs } else { &self.whole }
+    /// The inputs, for a reader that may meet keys that a split has passed, or for another one.
+    fn inputs(&self, meets_passed: bool) -> &[Arc<Tree>] {
+        let trimmed = meets_passed && self.splits_at.is_some();
+        if trimmed && !planted::is(Bug::SplitReadsTrimmed) { &self.whole } else { &self.inputs }
     }
 
     /// The merge's progress.
@@ -100,7 +101,7 @@ impl Moving {
         reader: &BlockReader,
         probe: &Probe<'_>,
     ) -> Result<Option<Found>> {
-        self.get_in(self.inputs(false), reader, probe)
+        self.get_in(self.inputs(self.has_passed(probe.key)), reader, probe)
     }
 
     fn get_in(
@@ -131,19 +132,19 @@ impl Moving {
 
 impl ReadSource for Moving {
     fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
-        let shows_result = self.shows_result(probe.seq);
-        if shows_result && self.has_passed(probe.key) {
+        let passed = self.has_passed(probe.key);
+        if passed && self.shows_result(probe.seq) {
             return self.new.get(reader, probe);
         }
-        self.get_in(self.inputs(shows_result), reader, probe)
+        self.get_in(self.inputs(passed), reader, probe)
     }
 
     fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
-        let shows_result = self.shows_result(probe.seq);
-        if shows_result && self.has_passed(probe.key) {
+        let passed = self.has_passed(probe.key);
+        if passed && self.shows_result(probe.seq) {
             self.new.candidates(probe, out);
         } else {
-            let inputs = self.inputs(shows_result);
+            let inputs = self.inputs(passed);
             inputs.iter().for_each(|input| input.candidates(probe, out));
         }
     }
@@ -164,7 +165,7 @@ impl ReadSource for Moving {
         }
         // Only readers for whom keys that have been passed are in the result have a floor.
         let floor = sources.floor;
-        let inputs = self.inputs(self.wavefront.is_none() || floor.is_some());
+        let inputs = self.inputs(self.wavefront.is_some() && floor.is_none());
         inputs.iter().for_each(|input| sources.add_levels(input, floor));
     }
 
@@ -172,7 +173,7 @@ impl ReadSource for Moving {
         let wavefront = self.wavefront.as_deref();
         let consumed = wavefront.filter(|_| self.splits_at.is_none());
         let left = consumed.map_or(Reach::Whole, Reach::Behind);
-        let inputs = self.inputs(false).iter().map(|input| (&**input, left));
+        let inputs = self.inputs(true).iter().map(|input| (&**input, left));
         std::iter::once((&*self.new, Reach::UpTo(wavefront))).chain(inputs).collect()
     }
 }
