@@ -31,7 +31,7 @@
 //!
 //! One step is added. If a write would be refused and the list is one diff without readers, its
 //! mappings go to the main map and the diff stays, empty ([`Versions::relieve`]). No reader sees a
-//! difference. Without this, two large transactions in a row would be refused.
+//! difference. Without this, plain writes behind a large transaction would be refused.
 //!
 //! Invariants, which [`Versions::check`] walks:
 //! - the list is never empty. It begins as one diff without mappings, D0.
