@@ -116,3 +116,21 @@ fn the_memory_of_a_device_is_small() {
     let simulated = ftl.ram_bytes() as f64 / f64::from(ftl.geometry().pages());
     assert!(simulated < 12.0, "{simulated} bytes a page");
 }
+
+/// What waits to be written takes memory for the pages of the map, however often they change.
+#[test]
+fn memory_does_not_grow_with_writes() {
+    let mut ftl = layer(1, 10);
+    fill(&mut ftl);
+    overwrite(&mut ftl, 1);
+    let hot = ftl.logical_pages() / 8;
+    let mut write = |times: u32| {
+        let random = Random::new(2);
+        for _ in 0..hot * times {
+            ftl.write(Lpn(random.below(hot.into()) as u32), &[]).unwrap();
+        }
+        ftl.ram_bytes()
+    };
+    let before = write(20);
+    assert!(write(200) <= before + 16_384, "{before}");
+}

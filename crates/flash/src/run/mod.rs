@@ -32,7 +32,7 @@ use pacer::Pacer;
 pub use pacer::RECORDED_OUTSTANDING_MAX;
 use request::{Beyond, Layout, Pages};
 
-/// Requests between two questions whether to go on.
+/// Pages between two questions whether to go on. A request without pages counts as one.
 const ASK_EVERY: u64 = 1 << 14;
 
 /// When requests are issued.
@@ -154,19 +154,21 @@ where
     let before = *layer.counters();
     let mut host = HostCounts::default();
     let mut pacer = Pacer::new(options.pace, layer.end_ns());
-    let mut request = 0;
+    let (mut request, mut unasked) = (0, ASK_EVERY);
     let limit = options.requests_max.unwrap_or(u64::MAX);
     let mut ops = ops;
     // The limit is looked at first: the operation behind it may be an error.
     while request < limit {
         let Some(op) = ops.next() else { break };
         let op = op.map_err(RunError::Source)?;
-        if request.is_multiple_of(ASK_EVERY) {
+        if unasked >= ASK_EVERY {
+            unasked = 0;
             let total = options.requests_max;
             ask(go_on, Progress { phase: Phase::Measured, done: request, total })?;
         }
         request += 1;
         let pages = layout.pages(&op).map_err(|source| RunError::Beyond { request, source })?;
+        unasked = unasked.saturating_add(pages.count.max(1));
         let device = |source| RunError::Device { request, source };
         let issued = pacer.issue(&op);
         if let Some(ns) = issued {

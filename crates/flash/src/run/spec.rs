@@ -175,12 +175,16 @@ impl Spec {
             "timed" => {
                 if flag("timed", value)? {
                     self.pace = Pace::Recorded;
+                } else if self.pace == Pace::Recorded {
+                    self.pace = Pace::Untimed;
                 }
             }
             "warm-up" => self.warm_up = WarmUp::Overwritten(times(value)?),
             "fresh" => {
                 if flag("fresh", value)? {
                     self.warm_up = WarmUp::Fresh;
+                } else if self.warm_up == WarmUp::Fresh {
+                    self.warm_up = Self::default().warm_up;
                 }
             }
             "wrap" => self.wraps = flag("wrap", value)?,

@@ -266,3 +266,21 @@ fn committed<L: Layer>() -> Flash {
     layer.commit(tx).unwrap();
     layer.into_flash()
 }
+
+/// A transaction that has begun reads the tail, which the one before it has filled.
+#[test]
+fn two_large_transactions_follow_each_other() {
+    let mut layer = empty::<mvftl::MvFtl<Flash>>();
+    fill(&mut layer, 5);
+    for value in 6..12 {
+        let (reader, tx) = (layer.begin().unwrap(), layer.begin().unwrap());
+        for lpn in 0..40 {
+            layer.write_in(tx, Lpn(lpn), &page(lpn, value)).unwrap();
+        }
+        layer.check().unwrap();
+        assert_eq!(read(&mut layer, Some(reader), 3), Ok(value - 1));
+        layer.end(reader).unwrap();
+        layer.commit(tx).unwrap();
+        assert_eq!(read(&mut layer, None, 39), Ok(value));
+    }
+}

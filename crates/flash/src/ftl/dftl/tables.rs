@@ -18,6 +18,10 @@ const ENTRY_BYTES: u32 = 4;
 /// An entry that is not mapped.
 const UNMAPPED: u32 = u32::MAX;
 
+/// Numbers in the queue, beyond two for each translation page that is behind, from which it is
+/// tidied.
+const QUEUE_SPARE: usize = 1_024;
+
 /// The entries of a translation page.
 pub(super) const fn entries_of_page(geometry: &Geometry) -> u32 {
     geometry.page_size() / ENTRY_BYTES
@@ -207,6 +211,10 @@ impl Tables {
     fn wait(&mut self, index: u32) {
         self.uncached += 1;
         self.queue.push_back(index);
+        if self.queue.len() > 2 * self.behind.len() + QUEUE_SPARE {
+            let (behind, mut seen) = (&self.behind, BTreeSet::new());
+            self.queue.retain(|index| behind.contains_key(index) && seen.insert(*index));
+        }
     }
 }
 

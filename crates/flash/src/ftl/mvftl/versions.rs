@@ -29,9 +29,9 @@
 //! 8. Conflicts between writers are the host's to avoid (SQLite has one writer). Of two open
 //!    transactions that write a page, the later commit decides.
 //!
-//! One step is added. If a write would be refused and the list is one diff without readers, its
-//! mappings go to the main map and the diff stays, empty ([`Versions::relieve`]). No reader sees a
-//! difference. Without this, plain writes behind a large transaction would be refused.
+//! One step is added. If a write would be refused and the list is one diff, its mappings go to the
+//! main map and the diff stays, empty ([`Versions::relieve`]). No reader sees a difference. Without
+//! this, two large transactions in a row would be refused.
 //!
 //! Invariants, which [`Versions::check`] walks:
 //! - the list is never empty. It begins as one diff without mappings, D0.
@@ -314,16 +314,15 @@ impl Versions {
         }
     }
 
-    /// Empties the tail into the main map, where it is the whole list and has no reader.
+    /// Empties the tail into the main map, where it is the whole list. Its readers find the same:
+    /// there is no older version.
     fn relieve(&mut self) {
         if self.list.len() != 1 {
             return;
         }
         let Some(mut tail) = self.list.last_entry() else { return };
-        if tail.get().readers == 0 {
-            let entries = std::mem::take(&mut tail.get_mut().entries);
-            self.fold(entries);
-        }
+        let entries = std::mem::take(&mut tail.get_mut().entries);
+        self.fold(entries);
     }
 
     /// Whether garbage collection must move a page. The layer knows that it is valid; only a bug
@@ -356,8 +355,10 @@ impl Versions {
         if self.newest(lpn) == to { Moved::Newest } else { Moved::Volatile }
     }
 
-    /// The pages that nothing refers to any more, once each.
+    /// The pages that nothing refers to any more, once each, ascending: the order in which they
+    /// become invalid decides between victims, and must not be that of a hash table.
     pub(crate) fn take_dead(&mut self) -> Vec<Ppn> {
+        self.dead.sort_unstable();
         std::mem::take(&mut self.dead)
     }
 

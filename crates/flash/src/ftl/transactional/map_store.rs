@@ -230,7 +230,9 @@ impl MapStore {
         let place = Ppn(store.nand.geometry().first_page(block).0 + self.next);
         self.next += 1;
         let sequence = store.next_sequence();
-        self.fill(index, sequence, newest);
+        if store.nand.keeps_data() {
+            self.fill(index, sequence, newest);
+        }
         let spare = Spare { lpn: Lpn(index), kind: PageKind::Map, seq: sequence };
         store.program_meta(place, &self.page, spare, Cause::Map)?;
         if let Some(known) = self.places.get_mut(index as usize) {

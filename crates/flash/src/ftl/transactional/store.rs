@@ -17,6 +17,13 @@ pub(crate) struct Move {
     pub(crate) to: Ppn,
 }
 
+/// A block that is being collected, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victim {
+    block: BlockId,
+    cause: Cause,
+}
+
 /// Flash with data blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Store<N> {
@@ -118,21 +125,22 @@ impl<N: Nand> Store<N> {
     pub(crate) fn collect(
         &mut self,
         is_needed: impl Fn(Ppn, Lpn) -> bool,
-    ) -> Result<(BlockId, Vec<Move>)> {
+    ) -> Result<(Victim, Vec<Move>)> {
         self.release()?;
         let nand = &self.nand;
-        let Some((victim, for_wear)) = self.space.choose(|block| nand.erase_count(block)) else {
+        let Some((block, for_wear)) = self.space.choose(|block| nand.erase_count(block)) else {
             let what = "every page of every block is in use".to_owned();
             return Err(Error::Full(what));
         };
         let cause = if for_wear { Cause::Wear } else { Cause::Gc };
-        if self.space.valid_in(victim) == 0 {
+        let victim = Victim { block, cause };
+        if self.space.valid_in(block) == 0 {
             return Ok((victim, Vec::new()));
         }
         if self.space.open_reserve().is_none() {
             return Err(Error::Full("the reserve is in use".to_owned()));
         }
-        let first = self.nand.geometry().first_page(victim).0;
+        let first = self.nand.geometry().first_page(block).0;
         let mut moves = Vec::new();
         for from in (first..first + self.pages_per_block()).map(Ppn) {
             let Some(lpn) = self.space.lpn(from) else { continue };
@@ -159,9 +167,9 @@ impl<N: Nand> Store<N> {
     }
 
     /// Erases a block that a collection emptied: it is the reserve now.
-    pub(crate) fn erase_victim(&mut self, victim: BlockId) -> Result<()> {
-        self.nand.erase(victim, Cause::Gc)?;
-        self.space.add_free(victim, self.nand.erase_count(victim));
+    pub(crate) fn erase_victim(&mut self, Victim { block, cause }: Victim) -> Result<()> {
+        self.nand.erase(block, cause)?;
+        self.space.add_free(block, self.nand.erase_count(block));
         Ok(())
     }
 }

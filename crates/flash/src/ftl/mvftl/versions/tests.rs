@@ -291,10 +291,11 @@ fn a_tail_that_has_no_reader_makes_room_for_a_large_transaction() {
 }
 
 #[test]
-fn a_tail_that_a_reader_holds_makes_no_room() {
+fn an_older_version_that_a_reader_holds_makes_no_room() {
     let mut versions = Versions::new(vec![NONE; 64], 40 * ENTRY_BYTES + 4 * DIFF_BYTES);
-    committed(&mut versions, 0..30, 100);
+    committed(&mut versions, 0..15, 100);
     let reader = versions.begin(true);
+    committed(&mut versions, 15..30, 115);
     let writer = versions.begin(true);
     let mut written = 0;
     while versions.admit(writer, Lpn(written)).is_ok() {
