@@ -43,8 +43,8 @@ impl Limits {
             // written through once and not for every memtable.
             log_spares: usize::try_from(memtables_bytes / log_segment_bytes).unwrap_or(0) + 1,
             batch_bytes: memory_budget_bytes.clamp(4 << 20, 1 << 30),
-            // A quarter of the cache's own share.
-            recent_bytes: memory_budget_bytes / 32,
+            // Half of the cache's own share.
+            recent_bytes: memory_budget_bytes / 16,
             reserve: reserve(memory_budget_bytes),
         }
     }
