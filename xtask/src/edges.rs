@@ -152,6 +152,7 @@ pub const ARROWS: &[Arrow] = &[
             "esker",
             "esker-device",
             "esker-flash",
+            "esker-format",
             "esker-index",
             "esker-permute",
             "esker-lab-measure",

@@ -19,6 +19,7 @@ pub mod error;
 pub mod ftl;
 pub mod nand;
 pub mod planted;
+mod random;
 pub mod report;
 pub mod run;
 pub mod simulate;

@@ -26,11 +26,11 @@ mod recovery;
 mod tables;
 
 use self::tables::Tables;
-use super::map::{Map, Write, put};
+use super::map::{Map, Write, put, read};
 use super::options::Options;
 use super::pool::{Pool, Stream};
 use super::{Ftl, HostCounters, Wear, gc, wear};
-use crate::error::{Error, Result, broken};
+use crate::error::{Error, Result};
 use crate::nand::{Cause, Counters, Geometry, Lpn, Nand};
 use crate::planted::{self, Bug};
 
@@ -213,7 +213,7 @@ impl<N: Nand> Dftl<N> {
     }
 
     /// Writes translation pages until no more entries wait than may.
-    fn settle(&mut self) -> Result<()> {
+    fn write_overdue(&mut self) -> Result<()> {
         while let Some(index) = self.tables.overdue() {
             self.write_back(index)?;
         }
@@ -229,12 +229,7 @@ impl<N: Nand> Dftl<N> {
     }
 
     fn require(&self, lpn: Lpn) -> Result<()> {
-        let limit = self.tables.map.logical();
-        if lpn.0 < limit {
-            return Ok(());
-        }
-        let (what, number) = ("logical page", lpn.0.into());
-        Err(Error::OutOfRange { what, number, limit: limit.into() })
+        super::require_lpn(lpn, self.tables.map.logical())
     }
 }
 
@@ -252,16 +247,8 @@ impl<N: Nand> Ftl for Dftl<N> {
         super::require_length(&self.nand, data.len())?;
         self.host.reads += 1;
         self.look_up(lpn.0)?;
-        self.settle()?;
-        let Some(page) = self.tables.map.find(lpn.0) else {
-            data.fill(0);
-            return Ok(false);
-        };
-        let spare = self.nand.read(page, data, Cause::Host)?;
-        if self.nand.keeps_data() && self.tables.map.slot_of(&spare) != Some(lpn.0) {
-            return broken(format!("{page} is mapped as {lpn} and holds {}", spare.lpn));
-        }
-        Ok(true)
+        self.write_overdue()?;
+        read(&mut self.nand, &self.tables.map, lpn, data)
     }
 
     fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<()> {
@@ -273,7 +260,7 @@ impl<N: Nand> Ftl for Dftl<N> {
         gc::make_room(&mut self.nand, &mut self.pool, &mut self.tables, domain, HOST)?;
         self.put(lpn.0, data, HOST, Cause::Host)?;
         self.tables.changed(lpn.0);
-        self.settle()
+        self.write_overdue()
     }
 
     fn trim(&mut self, lpn: Lpn) -> Result<()> {
@@ -288,7 +275,7 @@ impl<N: Nand> Ftl for Dftl<N> {
                 self.pool.invalidate(page);
             }
         }
-        self.settle()
+        self.write_overdue()
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -296,7 +283,7 @@ impl<N: Nand> Ftl for Dftl<N> {
         while let Some(index) = self.tables.first_with_trims() {
             self.write_back(index)?;
         }
-        self.settle()
+        self.write_overdue()
     }
 
     fn host(&self) -> HostCounters {
@@ -308,7 +295,7 @@ impl<N: Nand> Ftl for Dftl<N> {
     }
 
     fn wear(&self) -> Wear {
-        wear::summary(&self.nand)
+        wear::summary(&self.nand, self.nand.geometry().dies())
     }
 
     fn issue_at(&mut self, ns: u64) {

@@ -9,7 +9,7 @@
 use super::gc::Owners;
 use super::pool::Pool;
 use crate::error::{Result, broken};
-use crate::nand::{BlockId, Lpn, Nand, PageKind, Ppn, Spare};
+use crate::nand::{BlockId, Cause, Lpn, Nand, PageKind, Ppn, Spare};
 
 /// No page, or no owner.
 const NONE: u32 = u32::MAX;
@@ -171,6 +171,20 @@ impl<N: Nand> Owners<N> for Map {
     }
 }
 
+/// Reads a logical page where the map has it; one that is not mapped reads as zeros. Answers
+/// whether it is.
+pub(super) fn read<N: Nand>(nand: &mut N, map: &Map, lpn: Lpn, data: &mut [u8]) -> Result<bool> {
+    let Some(page) = map.find(lpn.0) else {
+        data.fill(0);
+        return Ok(false);
+    };
+    let spare = nand.read(page, data, Cause::Host)?;
+    if nand.keeps_data() && map.slot_of(&spare) != Some(lpn.0) {
+        return broken(format!("{page} is mapped as {lpn} and holds {}", spare.lpn));
+    }
+    Ok(true)
+}
+
 /// Programs a slot's new version as the next page of a stream, which must have room, and gives up
 /// the old one.
 pub(super) fn put<N: Nand>(
@@ -194,5 +208,5 @@ pub(super) struct Write<'a> {
     pub data: &'a [u8],
     pub seq: u64,
     pub stream: super::pool::Stream,
-    pub cause: crate::nand::Cause,
+    pub cause: Cause,
 }

@@ -166,6 +166,14 @@ pub trait Transactional: Ftl {
     fn end(&mut self, tx: TxId) -> Result<()>;
 }
 
+/// Refuses a logical page that a device of `limit` pages does not have.
+pub(crate) fn require_lpn(lpn: Lpn, limit: u32) -> Result<()> {
+    if lpn.0 < limit {
+        return Ok(());
+    }
+    Err(Error::OutOfRange { what: "logical page", number: lpn.0.into(), limit: limit.into() })
+}
+
 /// Refuses a buffer that is not one page long, where the flash keeps data.
 pub(crate) fn require_length<N: Nand>(nand: &N, found: usize) -> Result<()> {
     let expected = nand.geometry().page_size() as usize;

@@ -14,11 +14,11 @@ mod recovery;
 mod trims;
 
 use self::trims::Trims;
-use super::map::{Map, Write, put};
+use super::map::{Map, Write, put, read};
 use super::options::Options;
 use super::pool::{Pool, Stream};
 use super::{Ftl, HostCounters, Wear, gc, wear};
-use crate::error::{Error, Result, broken};
+use crate::error::{Error, Result};
 use crate::nand::{Cause, Counters, Geometry, Lpn, Nand};
 use crate::planted::{self, Bug};
 
@@ -127,12 +127,7 @@ impl<N: Nand> PageMapped<N> {
     }
 
     fn require(&self, lpn: Lpn) -> Result<()> {
-        let limit = self.map.logical();
-        if lpn.0 < limit {
-            return Ok(());
-        }
-        let (what, number) = ("logical page", lpn.0.into());
-        Err(Error::OutOfRange { what, number, limit: limit.into() })
+        super::require_lpn(lpn, self.map.logical())
     }
 }
 
@@ -149,15 +144,7 @@ impl<N: Nand> Ftl for PageMapped<N> {
         self.require(lpn)?;
         super::require_length(&self.nand, data.len())?;
         self.host.reads += 1;
-        let Some(page) = self.map.find(lpn.0) else {
-            data.fill(0);
-            return Ok(false);
-        };
-        let spare = self.nand.read(page, data, Cause::Host)?;
-        if self.nand.keeps_data() && self.map.slot_of(&spare) != Some(lpn.0) {
-            return broken(format!("{page} is mapped as {lpn} and holds {}", spare.lpn));
-        }
-        Ok(true)
+        read(&mut self.nand, &self.map, lpn, data)
     }
 
     #[inline]
@@ -200,7 +187,7 @@ impl<N: Nand> Ftl for PageMapped<N> {
     }
 
     fn wear(&self) -> Wear {
-        wear::summary(&self.nand)
+        wear::summary(&self.nand, self.nand.geometry().dies())
     }
 
     #[inline]

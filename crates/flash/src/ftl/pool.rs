@@ -17,6 +17,7 @@ use super::policy::{Candidate, Policy, choose};
 use crate::error::{Error, Result, broken};
 use crate::nand::{BlockId, Geometry, Nand, Ppn};
 use crate::planted::{self, Bug};
+use crate::random::Random;
 
 /// A sequence of writes with open blocks of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub struct Pool {
     domains: Vec<Domain>,
     /// Pages programmed so far: the time of ages.
     now: u64,
-    random: u64,
+    random: Random,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +113,7 @@ impl Pool {
             frontiers: vec![Frontier::default(); frontiers],
             domains: vec![Domain::default(); geometry.dies() as usize],
             now: 0,
-            random: options.seed,
+            random: Random::new(options.seed),
         };
         for block in meta {
             if let Some(block) = pool.blocks.get_mut(block.0 as usize) {
@@ -397,7 +398,7 @@ impl Pool {
         let mut drawn = Vec::with_capacity(draws as usize);
         // Nearly all blocks are full when garbage is collected; if not, some draws are lost.
         for _ in 0..draws.saturating_mul(4) {
-            let offset = (self.next_random() % u64::from(blocks)) as u32;
+            let offset = (self.random.bits() % u64::from(blocks)) as u32;
             let id = BlockId(first.0 + offset);
             if self.place(id) == Place::Full {
                 drawn.push(id);
@@ -410,14 +411,6 @@ impl Pool {
             drawn.extend(self.full.least(domain).map(|(block, _)| BlockId(block)));
         }
         drawn
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-    const fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 
     #[inline]

@@ -1,8 +1,9 @@
 //! What a recovery reads: the spare areas of all pages, of which the newest of each slot counts.
 
+use super::map::Map;
 use super::pool::Found;
 use crate::error::{Error, Result, invalid};
-use crate::nand::{BlockId, Cause, Nand, Ppn, Spare};
+use crate::nand::{BlockId, Cause, Geometry, Nand, Ppn, Spare};
 
 /// Reads the spare areas of all blocks that `is_read` names, and passes each readable page of a
 /// block to `visit`, with the rank of that block among those with copies of a page: the lowest one
@@ -50,6 +51,44 @@ pub fn scan<N: Nand>(
         all.push(found);
     }
     Ok(all)
+}
+
+/// The newest page of each slot of a map, and what is in the blocks, `valid` aside.
+///
+/// # Errors
+/// [`Error::Foreign`] for pages of another layer or size, and those of [`scan`].
+pub(super) fn newest_of<N: Nand>(nand: &mut N, map: &Map) -> Result<(Newest, Vec<Found>)> {
+    let mut newest = Newest::new(map.slots());
+    let found = scan(
+        nand,
+        |_| true,
+        |page, spare, rank| {
+            let slot = map.slot_of(&spare).ok_or_else(|| Error::Foreign {
+                page,
+                what: format!("{:?} {} of another layer or size", spare.kind, spare.lpn),
+            })?;
+            newest.offer(slot, page, spare.seq, rank);
+            Ok(())
+        },
+    )?;
+    Ok((newest, found))
+}
+
+/// Puts each slot of a map at its newest page, counts the valid pages of blocks, and answers the
+/// sequence number of the next page.
+pub(super) fn bind(
+    geometry: &Geometry,
+    map: &mut Map,
+    newest: &Newest,
+    found: &mut [Found],
+) -> u64 {
+    for (slot, version) in newest.iter() {
+        map.bind(slot, version.page);
+        if let Some(block) = found.get_mut(geometry.block_of(version.page).0 as usize) {
+            block.valid += 1;
+        }
+    }
+    found.iter().map(|block| block.newest).max().unwrap_or(0) + 1
 }
 
 /// Erases every block that is not erased.

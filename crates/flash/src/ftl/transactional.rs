@@ -28,11 +28,22 @@ pub(crate) mod scan;
 pub(crate) mod space;
 pub(crate) mod store;
 
+use crate::error::Error;
 use crate::ftl::{Options, Policy};
 use crate::nand::Ppn;
 
 /// No physical page: the logical page is not mapped.
 pub(crate) const NONE: Ppn = Ppn(u32::MAX);
+
+/// The error for a transaction that is not open.
+pub(crate) fn unknown(writer: u32) -> Error {
+    Error::InvalidArgument(format!("there is no transaction {writer}: begin one"))
+}
+
+/// The error for a transaction that is ended although it wrote.
+pub(crate) fn wrote(writer: u32) -> Error {
+    Error::InvalidArgument(format!("transaction {writer} wrote: commit or abort it"))
+}
 
 /// How data blocks are collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,15 +32,15 @@ pub(super) fn due<N: Nand>(
     is_due.then_some(coldest)
 }
 
-/// The erase counts of all blocks.
-pub(super) fn summary<N: Nand>(nand: &N) -> Wear {
-    let geometry = *nand.geometry();
+/// The erase counts of all blocks; the spread is the greatest within one of `domains` domains of
+/// garbage collection, all as large.
+pub(super) fn summary<N: Nand>(nand: &N, domains: u32) -> Wear {
+    let blocks = nand.geometry().blocks();
+    let of_domain = (blocks / domains.max(1)).max(1);
     let mut wear = Wear { min: u32::MAX, ..Wear::default() };
     let mut sum = 0.0;
-    for die in 0..geometry.dies() {
-        let first = geometry.first_block(die).0;
-        let counts = (first..first + geometry.blocks_per_die())
-            .map(|block| nand.erase_count(BlockId(block)));
+    for first in (0..blocks).step_by(of_domain as usize) {
+        let counts = (first..first + of_domain).map(|block| nand.erase_count(BlockId(block)));
         let (mut least, mut most) = (u32::MAX, 0);
         for count in counts {
             (least, most) = (least.min(count), most.max(count));
@@ -50,6 +50,6 @@ pub(super) fn summary<N: Nand>(nand: &N) -> Wear {
         wear.max = wear.max.max(most);
         wear.spread = wear.spread.max(most - least);
     }
-    wear.mean = sum / f64::from(geometry.blocks());
+    wear.mean = sum / f64::from(blocks);
     wear
 }

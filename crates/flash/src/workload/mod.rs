@@ -5,7 +5,6 @@
 //! aligned slot. The stream depends on the seed, the number of slots and the workload alone; with
 //! `zipf` also on the machine's logarithm, whose last bit the language leaves open.
 
-mod random;
 #[cfg(test)]
 mod tests;
 mod zipf;
@@ -13,7 +12,7 @@ mod zipf;
 use std::fmt;
 use std::str::FromStr;
 
-pub use random::Random;
+pub use crate::random::Random;
 use zipf::Zipf;
 
 use crate::trace::{OpKind, TraceOp};

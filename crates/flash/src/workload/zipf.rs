@@ -2,7 +2,7 @@
 //! inversion to generate variates from monotone discrete distributions", ACM TOMACS 6(3), 1996):
 //! exact for every θ above 0, without a sum over all slots.
 
-use super::random::Random;
+use crate::random::Random;
 
 /// The law, and the slot of each rank.
 #[derive(Clone, Debug)]

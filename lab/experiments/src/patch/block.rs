@@ -6,7 +6,12 @@
 
 use std::sync::Arc;
 
-use crate::{Error, Result};
+use esker_format::Result as Decoded;
+use esker_format::bytes::{Reader, put_varint};
+use esker_format::key::common_prefix_len;
+
+use super::error::damaged;
+use crate::Result;
 
 /// Most bytes of a key: the least key behind it has one more, and a length fits a byte.
 pub const KEY_BYTES_MAX: usize = 250;
@@ -29,65 +34,6 @@ pub fn weight(key: &[u8], value: Option<&[u8]>) -> u64 {
 #[must_use]
 pub fn weight_of(record: &Record) -> u64 {
     weight(&record.0, record.1.as_deref())
-}
-
-/// Appends a number in groups of seven bits, the lowest first.
-pub fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-/// The number of leading bytes that two keys share.
-#[must_use]
-pub fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-/// Reads bytes from the front; every shortage is an error.
-#[derive(Debug)]
-pub struct Input<'a>(pub &'a [u8]);
-
-impl<'a> Input<'a> {
-    /// The next `count` bytes.
-    ///
-    /// # Errors
-    /// There are fewer.
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (front, rest) = self.0.split_at_checked(count).ok_or_else(short)?;
-        self.0 = rest;
-        Ok(front)
-    }
-
-    /// The next byte.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn byte(&mut self) -> Result<u8> {
-        Ok(self.take(1)?.first().copied().unwrap_or(0))
-    }
-
-    /// A number as [`put_number`] writes it.
-    ///
-    /// # Errors
-    /// It has no end, or more than 64 bits.
-    pub fn number(&mut self) -> Result<u64> {
-        let mut number = 0u64;
-        for shift in (0..63).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(Error::Invalid("a number in a table has no end".to_owned()))
-    }
-}
-
-fn short() -> Error {
-    Error::Invalid("a page of a table ends too early".to_owned())
 }
 
 /// A block that is being filled.
@@ -125,11 +71,11 @@ impl Packer {
         if self.records > 0 && (most > self.page_bytes || self.records == u16::MAX) {
             full = self.finish();
         }
-        let shared = if self.records == 0 { 0 } else { shared_bytes(&self.last, key) };
+        let shared = if self.records == 0 { 0 } else { common_prefix_len(&self.last, key) };
         let rest = key.get(shared..).unwrap_or_default();
         self.bytes.push(shared as u8);
         self.bytes.push(rest.len() as u8);
-        put_number(&mut self.bytes, value.map_or(0, |value| value.len() as u64 + 1));
+        put_varint(&mut self.bytes, value.map_or(0, |value| value.len() as u64 + 1));
         self.bytes.extend_from_slice(rest);
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.last.clear();
@@ -155,22 +101,18 @@ impl Packer {
 }
 
 /// A record of a block's bytes: its key follows from `key`, which has the one before.
-fn next<'a>(input: &mut Input<'a>, key: &mut Vec<u8>) -> Result<Option<&'a [u8]>> {
-    let (shared, rest) = (input.byte()?, input.byte()?);
-    let length = input.number()?;
-    if usize::from(shared) > key.len() || length > VALUE_BYTES_MAX as u64 + 1 {
-        return Err(Error::Invalid("a record of a table is damaged".to_owned()));
+fn next<'a>(input: &mut Reader<'a>, key: &mut Vec<u8>) -> Decoded<Option<&'a [u8]>> {
+    let (shared, rest) = (input.u8()?, input.u8()?);
+    let length = input.length(VALUE_BYTES_MAX + 1)?;
+    if usize::from(shared) > key.len() {
+        return Err(input.error("a key shares more bytes than the one before it has"));
     }
     key.truncate(shared.into());
     key.extend_from_slice(input.take(rest.into())?);
     match length.checked_sub(1) {
         None => Ok(None),
-        Some(length) => Ok(Some(input.take(length as usize)?)),
+        Some(length) => Ok(Some(input.take(length)?)),
     }
-}
-
-fn count(input: &mut Input<'_>) -> Result<u16> {
-    Ok(u16::from_le_bytes([input.byte()?, input.byte()?]))
 }
 
 /// All records of a block.
@@ -178,11 +120,11 @@ fn count(input: &mut Input<'_>) -> Result<u16> {
 /// # Errors
 /// The bytes are no block.
 pub fn decode(bytes: &[u8]) -> Result<Arc<Vec<Record>>> {
-    let mut input = Input(bytes);
-    let records = count(&mut input)?;
+    let mut input = Reader::new(bytes);
+    let records = input.u16().map_err(damaged)?;
     let (mut all, mut key) = (Vec::with_capacity(records.into()), Vec::new());
     for _ in 0..records {
-        let value = next(&mut input, &mut key)?;
+        let value = next(&mut input, &mut key).map_err(damaged)?;
         all.push((key.clone(), value.map(<[u8]>::to_vec)));
     }
     Ok(Arc::new(all))
@@ -193,10 +135,10 @@ pub fn decode(bytes: &[u8]) -> Result<Arc<Vec<Record>>> {
 /// # Errors
 /// The bytes are no block.
 pub fn find(bytes: &[u8], wanted: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
-    let mut input = Input(bytes);
+    let mut input = Reader::new(bytes);
     let mut key = Vec::with_capacity(KEY_BYTES_MAX);
-    for _ in 0..count(&mut input)? {
-        let value = next(&mut input, &mut key)?;
+    for _ in 0..input.u16().map_err(damaged)? {
+        let value = next(&mut input, &mut key).map_err(damaged)?;
         if key.as_slice() >= wanted {
             return Ok((key == wanted).then(|| value.map(<[u8]>::to_vec)));
         }

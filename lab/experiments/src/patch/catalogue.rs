@@ -4,8 +4,10 @@
 //! Page 0 has a magic number and the epoch of the log. Behind it, each table has a slot of 16
 //! bytes: whether it is used, its level, its number, and where its index is.
 
-use super::block::Input;
-use super::error::pages;
+use esker_format::Result as Decoded;
+use esker_format::bytes::Reader;
+
+use super::error::{damaged, pages};
 use super::pager::{Edit, Span};
 use super::table::Table;
 use crate::{Error, Result};
@@ -66,17 +68,17 @@ impl Catalogue {
         let mut page = vec![0; version.page_size() as usize];
         let mut catalogue = Self::new(page.len());
         version.read(0, 0, &mut page).map_err(pages)?;
-        let mut input = Input(&page);
-        if input.take(MAGIC.len())? != MAGIC {
+        let mut input = Reader::new(&page);
+        if input.take(MAGIC.len()).map_err(damaged)? != MAGIC {
             return Err(Error::Invalid("the page store has no tables".to_owned()));
         }
-        catalogue.epoch = u64::from_le_bytes(array(&mut input)?);
+        catalogue.epoch = input.u64().map_err(damaged)?;
         let mut entries = Vec::new();
         for at in 0..SLOT_PAGES {
             version.read(1 + at, 0, &mut page).map_err(pages)?;
             for (slot, bytes) in page.chunks_exact(SLOT_BYTES as usize).enumerate() {
                 let slot = at * catalogue.per_page + slot as u32;
-                if let Some(entry) = read_slot(slot, bytes)? {
+                if let Some(entry) = read_slot(slot, bytes).map_err(damaged)? {
                     entries.push(entry);
                     if let Some(used) = catalogue.used.get_mut(slot as usize) {
                         *used = true;
@@ -139,18 +141,11 @@ impl Catalogue {
     }
 }
 
-fn array<const N: usize>(input: &mut Input<'_>) -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(input.take(N)?);
-    Ok(bytes)
-}
-
-fn read_slot(slot: u32, bytes: &[u8]) -> Result<Option<Entry>> {
-    let mut input = Input(bytes);
-    let (is_used, level) = (input.byte()? == 1, input.byte()?);
+fn read_slot(slot: u32, bytes: &[u8]) -> Decoded<Option<Entry>> {
+    let mut input = Reader::new(bytes);
+    let (is_used, level) = (input.u8()? == 1, input.u8()?);
     input.take(2)?;
-    let mut number = || Ok::<u32, Error>(u32::from_le_bytes(array(&mut input)?));
-    let (table, page, pages) = (number()?, number()?, number()?);
+    let (table, page, pages) = (input.u32()?, input.u32()?, input.u32()?);
     let index = Span { page, pages };
     Ok(is_used.then_some(Entry { slot, level, number: table, index }))
 }

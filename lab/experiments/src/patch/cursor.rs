@@ -30,7 +30,7 @@ impl<'a> Cursor<'a> {
         cursor.load(reader)?;
         let within = cursor.records.get(cursor.at..cursor.to).unwrap_or_default();
         cursor.at += within.partition_point(|record| record.0.as_slice() < key);
-        cursor.settle(reader)?;
+        cursor.skip_ends(reader)?;
         Ok(cursor)
     }
 
@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
     /// Those of reading.
     pub fn advance(&mut self, reader: &mut Reader) -> Result<()> {
         self.at += 1;
-        self.settle(reader)
+        self.skip_ends(reader)
     }
 
     /// Reads what is behind the present fence.
@@ -62,7 +62,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Goes on until there is a record here, or no table any more.
-    fn settle(&mut self, reader: &mut Reader) -> Result<()> {
+    fn skip_ends(&mut self, reader: &mut Reader) -> Result<()> {
         while self.at >= self.to {
             let Some(table) = self.tables.get(self.table) else { return Ok(()) };
             self.fence += 1;

@@ -7,8 +7,12 @@
 //!
 //! Invariants: keys ascend; neighbouring fences have different blocks; the first one has a block.
 
-use super::block::{Input, Record, put_number, shared_bytes, weight_of};
-use crate::{Error, Result};
+use esker_format::Result as Decoded;
+use esker_format::bytes::{Reader, put_varint};
+use esker_format::key::common_prefix_len;
+
+use super::block::{Record, weight_of};
+use crate::Result;
 
 /// Of a fence behind which there is no record.
 pub const NOWHERE: u32 = u32::MAX;
@@ -110,7 +114,7 @@ impl Fences {
 
     /// Appends the fences as bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        put_number(bytes, self.len() as u64);
+        put_varint(bytes, self.len() as u64);
         for at in 0..self.len() {
             let (key, block) = (self.key(at), self.block(at));
             let before = if at == 0 { &[] } else { self.key(at - 1) };
@@ -118,10 +122,10 @@ impl Fences {
                 bytes.push(AGAIN);
                 continue;
             }
-            let shared = shared_bytes(before, key).min(usize::from(AGAIN) - 1);
+            let shared = common_prefix_len(before, key).min(usize::from(AGAIN) - 1);
             bytes.extend_from_slice(&[shared as u8, (key.len() - shared) as u8]);
             bytes.extend_from_slice(key.get(shared..).unwrap_or_default());
-            put_number(bytes, u64::from(block.wrapping_add(1)));
+            put_varint(bytes, u64::from(block.wrapping_add(1)));
         }
     }
 
@@ -129,27 +133,24 @@ impl Fences {
     ///
     /// # Errors
     /// The bytes are no fences, or keys do not ascend.
-    pub fn decode(input: &mut Input<'_>) -> Result<Self> {
+    pub fn decode(input: &mut Reader<'_>) -> Decoded<Self> {
         let mut fences = Self::default();
         let mut key = Vec::new();
-        for at in 0..input.number()? {
-            let shared = input.byte()?;
-            let mut block = 0;
+        for at in 0..input.varint()? {
+            let shared = input.u8()?;
             let before = key.clone();
-            if shared == AGAIN {
+            let block = if shared == AGAIN {
                 key.push(0);
-                block = fences.block((at as usize).wrapping_sub(2));
+                fences.block((at as usize).wrapping_sub(2))
             } else {
-                let rest = input.byte()?;
+                let rest = input.u8()?;
                 key.truncate(shared.into());
                 key.extend_from_slice(input.take(rest.into())?);
-                let number = u32::try_from(input.number()?).ok();
-                let number = number.ok_or_else(damaged)?;
-                block += number.wrapping_sub(1);
-            }
+                input.varint_u32()?.wrapping_sub(1)
+            };
             fences.push(&key, block);
             if fences.len() as u64 != at + 1 || (at > 0 && before >= key) {
-                return Err(damaged());
+                return Err(input.error("fences do not ascend"));
             }
         }
         Ok(fences)
@@ -253,10 +254,6 @@ impl Patching {
 /// Whether a key is the least one behind another.
 fn is_next(before: &[u8], key: &[u8]) -> bool {
     key.split_last().is_some_and(|(last, rest)| *last == 0 && rest == before)
-}
-
-fn damaged() -> Error {
-    Error::Invalid("the index of a table is damaged".to_owned())
 }
 
 #[cfg(test)]

@@ -4,10 +4,13 @@
 
 use std::sync::Arc;
 
+use crc32c::crc32c;
 use esker_device::{DeviceFile, Purpose};
+use esker_format::Result as Decoded;
+use esker_format::bytes::Reader;
 
-use super::block::{Input, KEY_BYTES_MAX, Record, VALUE_BYTES_MAX};
-use super::error::device;
+use super::block::{KEY_BYTES_MAX, Record, VALUE_BYTES_MAX};
+use super::error::{damaged, device};
 use crate::Result;
 
 /// Checksum, length, epoch.
@@ -29,14 +32,6 @@ pub struct Log {
     written: u64,
 }
 
-/// A sum over bytes that a torn write does not keep: FNV-1a, 64 bits folded to 32.
-fn sum(bytes: &[u8]) -> u32 {
-    let all = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    (all ^ (all >> 32)) as u32
-}
-
 impl Log {
     /// Opens a log and reads the records of its epoch, in the order in which they were written.
     ///
@@ -48,17 +43,16 @@ impl Log {
         let mut head = [0; HEAD_BYTES];
         while at + HEAD_BYTES as u64 <= length {
             file.read_at(at, &mut head, Purpose::Recovery).map_err(device)?;
-            let mut input = Input(&head);
-            let checksum = u32::from_le_bytes(four(&mut input)?);
-            let bytes = u64::from(u32::from_le_bytes(four(&mut input)?));
-            let is_of = input.0 == epoch.to_le_bytes();
+            let mut input = Reader::new(&head);
+            let (checksum, bytes) = (input.u32().map_err(damaged)?, input.u32().map_err(damaged)?);
+            let (bytes, is_of) = (u64::from(bytes), input.u64().map_err(damaged)? == epoch);
             let end = at + HEAD_BYTES as u64 + bytes;
             if !is_of || bytes > FRAME_BYTES_MAX || end > length {
                 break;
             }
             let mut frame = vec![0; HEAD_BYTES - 4 + bytes as usize];
             file.read_at(at + 4, &mut frame, Purpose::Recovery).map_err(device)?;
-            if sum(&frame) != checksum {
+            if crc32c(&frame) != checksum {
                 break;
             }
             let Ok(record) = read(frame.get(HEAD_BYTES - 4..).unwrap_or_default()) else { break };
@@ -80,7 +74,7 @@ impl Log {
         frame.extend_from_slice(value.unwrap_or_default());
         let bytes = (frame.len() - 8) as u32;
         frame.splice(0..0, bytes.to_le_bytes());
-        self.pending.extend_from_slice(&sum(&frame).to_le_bytes());
+        self.pending.extend_from_slice(&crc32c(&frame).to_le_bytes());
         self.pending.extend_from_slice(&frame);
         if self.pending.len() >= WRITE_BYTES { self.write() } else { Ok(()) }
     }
@@ -117,15 +111,12 @@ impl Log {
     }
 }
 
-fn four(input: &mut Input<'_>) -> Result<[u8; 4]> {
-    Ok([input.byte()?, input.byte()?, input.byte()?, input.byte()?])
-}
-
-fn read(bytes: &[u8]) -> Result<Record> {
-    let mut input = Input(bytes);
-    let (length, has_value) = (input.byte()?, input.byte()?);
+fn read(bytes: &[u8]) -> Decoded<Record> {
+    let mut input = Reader::new(bytes);
+    let (length, has_value) = (input.u8()?, input.u8()?);
     let key = input.take(length.into())?.to_vec();
-    Ok((key, (has_value == 1).then(|| input.0.to_vec())))
+    let value = bytes.get(input.offset()..).unwrap_or_default();
+    Ok((key, (has_value == 1).then(|| value.to_vec())))
 }
 
 #[cfg(test)]

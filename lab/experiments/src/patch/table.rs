@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
+use esker_format::bytes::{self, put_varint};
 use esker_pages::Snapshot;
 
-use super::block::{self, Input, Record, put_number};
-use super::error::pages;
+use super::block::{self, Record};
+use super::error::{damaged, pages};
 use super::fences::{Fences, NOWHERE};
 use super::pager::Span;
-use crate::{Error, Result};
+use crate::Result;
 
 /// A block of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,13 +101,13 @@ impl Table {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        put_number(&mut bytes, self.blocks.len() as u64);
+        put_varint(&mut bytes, self.blocks.len() as u64);
         let mut before = 0;
         for block in &self.blocks {
-            put_number(&mut bytes, zigzag(i64::from(block.span.page) - before));
-            put_number(&mut bytes, u64::from(block.span.pages));
-            put_number(&mut bytes, block.weight);
-            put_number(&mut bytes, block.weight - block.live);
+            put_varint(&mut bytes, zigzag(i64::from(block.span.page) - before));
+            put_varint(&mut bytes, u64::from(block.span.pages));
+            put_varint(&mut bytes, block.weight);
+            put_varint(&mut bytes, block.weight - block.live);
             before = i64::from(block.span.all().end);
         }
         bytes.push(self.last.len() as u8);
@@ -120,28 +121,34 @@ impl Table {
     /// # Errors
     /// The bytes are none.
     pub fn decode(bytes: &[u8], number: u32, slot: u32, index: Span) -> Result<Self> {
-        let mut input = Input(bytes);
-        let damaged = || Error::Invalid(format!("the index of table {number} is damaged"));
-        let (mut blocks, mut before) = (Vec::new(), 0i64);
-        for _ in 0..input.number()? {
-            let page = before.checked_add(unzigzag(input.number()?));
-            let page = page.and_then(|page| u32::try_from(page).ok()).ok_or_else(damaged)?;
-            let pages = u32::try_from(input.number()?).map_err(|_| damaged())?;
-            let span = Span { page, pages };
-            let (weight, dead) = (input.number()?, input.number()?);
-            let live = weight.checked_sub(dead).ok_or_else(damaged)?;
-            before = i64::from(span.all().end);
-            blocks.push(Block { span, weight, live });
-        }
-        let length = input.byte()?;
-        let last = input.take(length.into())?.to_vec();
-        let fences = Fences::decode(&mut input)?;
-        let is_there = |block: &u32| *block == NOWHERE || (*block as usize) < blocks.len();
-        if !fences.blocks().iter().all(is_there) {
-            return Err(damaged());
-        }
+        let (blocks, last, fences) = decode(bytes).map_err(damaged)?;
         Ok(Self { number, slot, index, blocks, fences, last })
     }
+}
+
+/// The blocks of an index, the last key, and the fences.
+fn decode(bytes: &[u8]) -> esker_format::Result<(Vec<Block>, Vec<u8>, Fences)> {
+    let mut input = bytes::Reader::new(bytes);
+    let (mut blocks, mut before) = (Vec::new(), 0i64);
+    for _ in 0..input.varint()? {
+        let page = before.checked_add(unzigzag(input.varint()?));
+        let page = page.and_then(|page| u32::try_from(page).ok());
+        let page = page.ok_or_else(|| input.error("a block is in no page"))?;
+        let span = Span { page, pages: input.varint_u32()? };
+        let (weight, dead) = (input.varint()?, input.varint()?);
+        let live = weight.checked_sub(dead);
+        let live = live.ok_or_else(|| input.error("more of a block is dead than it has"))?;
+        before = i64::from(span.all().end);
+        blocks.push(Block { span, weight, live });
+    }
+    let length = input.u8()?;
+    let last = input.take(length.into())?.to_vec();
+    let fences = Fences::decode(&mut input)?;
+    let is_there = |block: &u32| *block == NOWHERE || (*block as usize) < blocks.len();
+    if !fences.blocks().iter().all(is_there) {
+        return Err(input.error("a fence leads to no block"));
+    }
+    Ok((blocks, last, fences))
 }
 
 const fn zigzag(number: i64) -> u64 {

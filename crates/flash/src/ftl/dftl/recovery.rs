@@ -2,11 +2,11 @@
 //! and says that it is not mapped. Then translation pages that are behind are written.
 
 use super::{Dftl, Layout, STREAMS, Tables};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ftl::map::Map;
 use crate::ftl::options::Options;
 use crate::ftl::pool::Pool;
-use crate::ftl::scan::{Newest, scan};
+use crate::ftl::scan::{bind, newest_of};
 use crate::nand::{Cause, Nand};
 use crate::planted::{self, Bug};
 
@@ -18,19 +18,7 @@ pub(super) fn recover<N: Nand>(
     let geometry = *nand.geometry();
     let layout = Layout::new(&geometry, options, cache_permille)?;
     let map = Map::new(layout.logical, layout.translation_pages, geometry.pages());
-    let mut newest = Newest::new(map.slots());
-    let mut found = scan(
-        &mut nand,
-        |_| true,
-        |page, spare, rank| {
-            let slot = map.slot_of(&spare).ok_or_else(|| Error::Foreign {
-                page,
-                what: format!("{:?} {} of another layer or size", spare.kind, spare.lpn),
-            })?;
-            newest.offer(slot, page, spare.seq, rank);
-            Ok(())
-        },
-    )?;
+    let (mut newest, mut found) = newest_of(&mut nand, &map)?;
     let mut tables = Tables::new(map, &geometry, layout.cached, layout.buffered);
     // What each translation page says, of entries where that is not what was found.
     let mut data = vec![0; geometry.page_size() as usize];
@@ -53,14 +41,8 @@ pub(super) fn recover<N: Nand>(
             }
         }
     }
-    for (slot, version) in newest.iter() {
-        tables.map.bind(slot, version.page);
-        if let Some(block) = found.get_mut(geometry.block_of(version.page).0 as usize) {
-            block.valid += 1;
-        }
-    }
+    let seq = bind(&geometry, &mut tables.map, &newest, &mut found);
     behind.into_iter().for_each(|lpn| tables.changed(lpn));
-    let seq = found.iter().map(|block| block.newest).max().unwrap_or(0) + 1;
     let pool = Pool::recovered(&nand, options, STREAMS, &[], &found);
     let mut layer = Dftl::of(nand, pool, tables, seq);
     while let Some(index) = layer.tables.first_behind() {

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::ftl::mvftl::layer::MvFtl;
-use crate::ftl::transactional::{account, store};
-use crate::ftl::{Ftl, HostCounters, Transactional, TxId, Wear};
+use crate::ftl::transactional::{self, account};
+use crate::ftl::{Ftl, HostCounters, Transactional, TxId, Wear, wear};
 use crate::nand::{Counters, Geometry, Lpn, Nand};
 
 impl<N: Nand> Ftl for MvFtl<N> {
@@ -42,7 +42,7 @@ impl<N: Nand> Ftl for MvFtl<N> {
     }
 
     fn wear(&self) -> Wear {
-        store::wear(&self.store.nand)
+        wear::summary(&self.store.nand, 1)
     }
 
     fn issue_at(&mut self, ns: u64) {
@@ -107,8 +107,7 @@ impl<N: Nand> Transactional for MvFtl<N> {
     fn end(&mut self, tx: TxId) -> Result<()> {
         self.require_open(tx.0)?;
         if self.versions.written(tx.0) > 0 {
-            let what = format!("transaction {} wrote: commit or abort it", tx.0);
-            return Err(Error::InvalidArgument(what));
+            return Err(transactional::wrote(tx.0));
         }
         self.versions.abort(tx.0);
         self.bury();

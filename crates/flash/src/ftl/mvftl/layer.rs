@@ -18,7 +18,7 @@ use crate::ftl::mvftl::versions::{ENTRY_BYTES, Moved, Versions, Writer};
 use crate::ftl::transactional::map_store::{self, MapStore};
 use crate::ftl::transactional::ring::{Ring, Writing};
 use crate::ftl::transactional::store::Store;
-use crate::ftl::transactional::{Collection, NONE};
+use crate::ftl::transactional::{self, Collection, NONE};
 use crate::ftl::{self, HostCounters};
 use crate::nand::{Cause, Geometry, Lpn, Nand, Ppn};
 use crate::planted::{self, Bug};
@@ -77,12 +77,7 @@ impl Options {
         let page_size = geometry.page_size() as usize;
         let per_block = u64::from(geometry.pages_per_block());
         let most = self.most(geometry);
-        if self.logical_pages == 0 || self.logical_pages > most {
-            return Err(Error::InvalidArgument(format!(
-                "{} logical pages: use 1 to {most}, or a larger device",
-                self.logical_pages
-            )));
-        }
+        map_store::require_pages(self.logical_pages, most)?;
         let longest = self.entries_max().max(geometry.pages_per_block()) as usize;
         let pages = commit_log::pages_for(longest, page_size) as u64;
         if commit_log::per_page(page_size) == 0 || pages > 2 * per_block {
@@ -218,19 +213,14 @@ impl<N: Nand> MvFtl<N> {
     }
 
     pub(super) fn require(&self, lpn: Lpn) -> Result<()> {
-        let limit = self.options.logical_pages;
-        if lpn.0 < limit {
-            return Ok(());
-        }
-        Err(Error::OutOfRange { what: "logical page", number: lpn.0.into(), limit: limit.into() })
+        ftl::require_lpn(lpn, self.options.logical_pages)
     }
 
     pub(super) fn require_open(&self, writer: Writer) -> Result<()> {
         if writer != self.plain && self.versions.is_open(writer) {
             return Ok(());
         }
-        let what = format!("there is no transaction {writer}: begin one");
-        Err(Error::InvalidArgument(what))
+        Err(transactional::unknown(writer))
     }
 
     /// Pages that nothing refers to any more.

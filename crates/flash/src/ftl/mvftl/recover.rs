@@ -9,8 +9,8 @@ use crate::ftl::HostCounters;
 use crate::ftl::mvftl::commit_log;
 use crate::ftl::mvftl::layer::{Activity, Dirty, MvFtl, Options};
 use crate::ftl::mvftl::versions::Versions;
+use crate::ftl::scan::erase_all;
 use crate::ftl::transactional::scan::{self, Found};
-use crate::ftl::transactional::store;
 use crate::nand::Nand;
 
 impl<N: Nand> MvFtl<N> {
@@ -20,7 +20,7 @@ impl<N: Nand> MvFtl<N> {
     /// Options that do not fit the device, and those of the flash.
     pub fn format(mut nand: N, options: Options) -> Result<Self> {
         options.require(nand.geometry())?;
-        store::erase_all(&mut nand)?;
+        erase_all(&mut nand)?;
         Self::recover(nand, options)
     }
 

@@ -1,12 +1,12 @@
 //! Opening after a power cut: the newest page of each slot, unless a newer trim page unmaps it.
 
 use super::{Layout, PageMapped, STREAMS, Trims};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ftl::HostCounters;
 use crate::ftl::map::Map;
 use crate::ftl::options::Options;
 use crate::ftl::pool::Pool;
-use crate::ftl::scan::{Newest, scan};
+use crate::ftl::scan::{bind, newest_of};
 use crate::nand::{Cause, Nand};
 use crate::planted::{self, Bug};
 
@@ -14,19 +14,7 @@ pub(super) fn recover<N: Nand>(mut nand: N, options: &Options) -> Result<PageMap
     let geometry = *nand.geometry();
     let layout = Layout::new(&geometry, options)?;
     let mut map = Map::new(layout.logical, layout.trim_pages, geometry.pages());
-    let mut newest = Newest::new(map.slots());
-    let mut found = scan(
-        &mut nand,
-        |_| true,
-        |page, spare, rank| {
-            let slot = map.slot_of(&spare).ok_or_else(|| Error::Foreign {
-                page,
-                what: format!("{:?} {} of another layer or size", spare.kind, spare.lpn),
-            })?;
-            newest.offer(slot, page, spare.seq, rank);
-            Ok(())
-        },
-    )?;
+    let (mut newest, mut found) = newest_of(&mut nand, &map)?;
     let trims = Trims::new(&geometry);
     let mut data = vec![0; geometry.page_size() as usize];
     for index in 0..layout.trim_pages {
@@ -38,13 +26,7 @@ pub(super) fn recover<N: Nand>(mut nand: N, options: &Options) -> Result<PageMap
             }
         }
     }
-    for (slot, version) in newest.iter() {
-        map.bind(slot, version.page);
-        if let Some(block) = found.get_mut(geometry.block_of(version.page).0 as usize) {
-            block.valid += 1;
-        }
-    }
-    let seq = found.iter().map(|block| block.newest).max().unwrap_or(0) + 1;
+    let seq = bind(&geometry, &mut map, &newest, &mut found);
     let pool = Pool::recovered(&nand, options, STREAMS, &[], &found);
     Ok(PageMapped { nand, pool, map, trims, seq, host: HostCounters::default() })
 }

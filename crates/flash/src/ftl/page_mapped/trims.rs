@@ -47,7 +47,7 @@ impl Trims {
         self.dirty.first().copied()
     }
 
-    /// The content of a trim page; empty if nobody keeps it.
+    /// The content of a trim page; empty if it is not kept.
     pub fn page(&self, index: u32, map: &Map, is_kept: bool) -> Vec<u8> {
         if !is_kept {
             return Vec::new();

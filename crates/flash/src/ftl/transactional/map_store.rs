@@ -24,7 +24,7 @@ use super::NONE;
 use super::ring;
 use super::space::Space;
 use super::store::Store;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nand::{BlockId, Cause, Geometry, Lpn, Nand, PageKind, Ppn, Spare};
 
 const MAGIC: [u8; 4] = *b"MAPP";
@@ -68,6 +68,17 @@ pub(crate) fn spare_pages(geometry: &Geometry, spare_permille: u32) -> u32 {
     // The map has a size that follows from the logical pages, which it makes fewer.
     let first = share(geometry.pages());
     share(data_pages(geometry, first))
+}
+
+/// Refuses a number of logical pages of which the device has room for `most`.
+pub(crate) fn require_pages(logical_pages: u32, most: u32) -> Result<()> {
+    if (1..=most).contains(&logical_pages) {
+        return Ok(());
+    }
+    invalid(match most {
+        0 => format!("{logical_pages} logical pages, and no room for one: use a larger device"),
+        _ => format!("{logical_pages} logical pages: use 1 to {most}, or a larger device"),
+    })
 }
 
 /// The newest committed mapping of a logical page.

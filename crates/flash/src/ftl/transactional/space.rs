@@ -20,6 +20,7 @@ use super::Collection;
 use crate::ftl::policy::{self, Candidate, Policy};
 use crate::nand::{BlockId, Geometry, Lpn, Ppn};
 use crate::planted::{self, Bug};
+use crate::random::Random;
 
 /// Erased blocks that host writes may not take.
 const RESERVE: usize = 1;
@@ -64,7 +65,7 @@ pub(crate) struct Space {
     now: u64,
     /// When a block was closed, and when a page of it last became invalid.
     times: Vec<(u64, u64)>,
-    random: u64,
+    random: Random,
 }
 
 impl Space {
@@ -87,7 +88,7 @@ impl Space {
             collections: 0,
             now: 0,
             times: vec![(0, 0); blocks],
-            random: collection.seed | 1,
+            random: Random::new(collection.seed),
         }
     }
 
@@ -277,10 +278,7 @@ impl Space {
         blocks.sort_unstable();
         if let Policy::DChoices(count) = policy {
             let drawn = (0..count).filter_map(|_| {
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 7;
-                self.random ^= self.random << 17;
-                blocks.get((self.random % blocks.len().max(1) as u64) as usize).copied()
+                blocks.get(self.random.below(blocks.len() as u64) as usize).copied()
             });
             blocks = drawn.collect();
         }

@@ -5,7 +5,6 @@
 
 use super::space::Space;
 use crate::error::{Error, Result};
-use crate::ftl::Wear;
 use crate::nand::{BlockId, Cause, Lpn, Nand, PageKind, Ppn, Spare};
 use crate::planted::{self, Bug};
 
@@ -172,32 +171,4 @@ impl<N: Nand> Store<N> {
         self.space.add_free(block, self.nand.erase_count(block));
         Ok(())
     }
-}
-
-/// Erases every block that is not erased.
-pub(crate) fn erase_all<N: Nand>(nand: &mut N) -> Result<()> {
-    let geometry = *nand.geometry();
-    for block in (0..geometry.blocks()).map(BlockId) {
-        match nand.read(geometry.first_page(block), &mut [], Cause::Recovery) {
-            Err(Error::Erased(_)) => {}
-            Ok(_) | Err(Error::Torn(_)) => nand.erase(block, Cause::Recovery)?,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// The erase counts of all blocks.
-pub(crate) fn wear<N: Nand>(nand: &N) -> Wear {
-    let blocks = nand.geometry().blocks();
-    let mut wear = Wear { min: u32::MAX, ..Wear::default() };
-    let mut sum = 0_u64;
-    for erases in (0..blocks).map(|block| nand.erase_count(BlockId(block))) {
-        wear.min = wear.min.min(erases);
-        wear.max = wear.max.max(erases);
-        sum += u64::from(erases);
-    }
-    wear.mean = sum as f64 / f64::from(blocks.max(1));
-    wear.spread = wear.max.saturating_sub(wear.min);
-    wear
 }

@@ -1,9 +1,9 @@
 //! The layer behind the traits of all layers.
 
 use crate::error::{Error, Result};
-use crate::ftl::transactional::{NONE, account, store};
+use crate::ftl::transactional::{self, NONE, account};
 use crate::ftl::xftl::layer::XFtl;
-use crate::ftl::{Ftl, HostCounters, Transactional, TxId, Wear};
+use crate::ftl::{Ftl, HostCounters, Transactional, TxId, Wear, wear};
 use crate::nand::{Counters, Geometry, Lpn, Nand};
 
 impl<N: Nand> Ftl for XFtl<N> {
@@ -42,7 +42,7 @@ impl<N: Nand> Ftl for XFtl<N> {
     }
 
     fn wear(&self) -> Wear {
-        store::wear(&self.store.nand)
+        wear::summary(&self.store.nand, 1)
     }
 
     fn issue_at(&mut self, ns: u64) {
@@ -102,8 +102,7 @@ impl<N: Nand> Transactional for XFtl<N> {
     fn end(&mut self, tx: TxId) -> Result<()> {
         self.require_open(tx.0)?;
         if self.table.written(tx.0) > 0 {
-            let what = format!("transaction {} wrote: commit or abort it", tx.0);
-            return Err(Error::InvalidArgument(what));
+            return Err(transactional::wrote(tx.0));
         }
         self.abort_writer(tx.0);
         Ok(())

@@ -18,7 +18,7 @@ use crate::ftl::transactional::map_store::{self, MapStore};
 use crate::ftl::transactional::record;
 use crate::ftl::transactional::ring::{Ring, Writing};
 use crate::ftl::transactional::store::Store;
-use crate::ftl::transactional::{Collection, NONE};
+use crate::ftl::transactional::{self, Collection, NONE};
 use crate::ftl::xftl::table::{self, ENTRY_BYTES, Table, Writer};
 use crate::ftl::{self, HostCounters};
 use crate::nand::{BlockId, Cause, Geometry, Lpn, Nand, Ppn};
@@ -67,12 +67,7 @@ impl Options {
 
     pub(super) fn require(&self, geometry: &Geometry) -> Result<()> {
         let most = self.most(geometry);
-        if self.logical_pages == 0 || self.logical_pages > most {
-            return Err(Error::InvalidArgument(format!(
-                "{} logical pages: use 1 to {most}, or a larger device",
-                self.logical_pages
-            )));
-        }
+        map_store::require_pages(self.logical_pages, most)?;
         let page_size = geometry.page_size() as usize;
         let pages = record::pages_for::<ENTRY_BYTES>(self.table_entries as usize, page_size);
         let has_room = record::per_page::<ENTRY_BYTES>(page_size) > 0;
@@ -158,19 +153,14 @@ impl<N: Nand> XFtl<N> {
     }
 
     pub(super) fn require(&self, lpn: Lpn) -> Result<()> {
-        let limit = self.options.logical_pages;
-        if lpn.0 < limit {
-            return Ok(());
-        }
-        Err(Error::OutOfRange { what: "logical page", number: lpn.0.into(), limit: limit.into() })
+        ftl::require_lpn(lpn, self.options.logical_pages)
     }
 
     pub(super) fn require_open(&self, writer: Writer) -> Result<()> {
         if self.table.is_open(writer) {
             return Ok(());
         }
-        let what = format!("there is no transaction {writer}: begin one");
-        Err(Error::InvalidArgument(what))
+        Err(transactional::unknown(writer))
     }
 
     pub(super) fn mapped(&self, lpn: Lpn) -> Ppn {

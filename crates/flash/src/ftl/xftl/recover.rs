@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use crate::error::Result;
 use crate::ftl::HostCounters;
+use crate::ftl::scan::erase_all;
 use crate::ftl::transactional::scan::{self, Found};
-use crate::ftl::transactional::store;
 use crate::ftl::xftl::layer::{Activity, Options, XFtl};
 use crate::ftl::xftl::table::{self, ENTRY_BYTES, Entry, Table};
 use crate::nand::Nand;
@@ -20,7 +20,7 @@ impl<N: Nand> XFtl<N> {
     /// Options that do not fit the device, and those of the flash.
     pub fn format(mut nand: N, options: Options) -> Result<Self> {
         options.require(nand.geometry())?;
-        store::erase_all(&mut nand)?;
+        erase_all(&mut nand)?;
         Self::recover(nand, options)
     }
 

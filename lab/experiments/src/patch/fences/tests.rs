@@ -106,13 +106,13 @@ proptest! {
             }
             let mut bytes = Vec::new();
             model.fences.encode(&mut bytes);
-            prop_assert_eq!(Fences::decode(&mut Input(&bytes)).unwrap(), model.fences.clone());
+            prop_assert_eq!(Fences::decode(&mut Reader::new(&bytes)).unwrap(), model.fences.clone());
         }
     }
 
     #[test]
     fn damage_is_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Fences::decode(&mut Input(&bytes));
+        let _ = Fences::decode(&mut Reader::new(&bytes));
     }
 }
 
