@@ -2,8 +2,8 @@
 //!
 //! **Invariants.** T1: an entry is *behind* if its translation page on flash says something else
 //! than the map; only such entries are in `behind`. T2: an entry that is behind is cached or counts
-//! in `uncached`, which `write_overdue` bounds. T3: a trimmed slot that keeps its page is behind, and its
-//! translation page is in `trims`.
+//! in `uncached`, which `write_overdue` bounds. T3: a trimmed slot that keeps its page is behind,
+//! and its translation page is in `trims`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -106,7 +106,8 @@ proptest! {
             }
             let mut bytes = Vec::new();
             model.fences.encode(&mut bytes);
-            prop_assert_eq!(Fences::decode(&mut Reader::new(&bytes)).unwrap(), model.fences.clone());
+            let decoded = Fences::decode(&mut Reader::new(&bytes)).unwrap();
+            prop_assert_eq!(decoded, model.fences.clone());
         }
     }
 
