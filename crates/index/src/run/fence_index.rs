@@ -89,8 +89,9 @@ pub struct FenceIndex {
     /// Fences dropped at the front: a multiple of `CHUNK_FENCES`.
     dropped: usize,
     account: Option<Account>,
-    /// Memory of the full chunks ever pushed, in bytes.
+    /// Memory of the full chunks ever pushed, in bytes, and their fences.
     counted_bytes: u64,
+    counted_fences: usize,
     /// The budget had no memory for some of them.
     over_budget: bool,
 }
@@ -252,6 +253,7 @@ impl FenceIndex {
         let Some(account) = &self.account else { return true };
         let bytes = chunk.memory_bytes();
         self.counted_bytes += bytes;
+        self.counted_fences += chunk.len();
         chunk.lease = account.budget.try_lease(Part::Fences, bytes);
         if chunk.lease.is_none() {
             self.over_budget = true;
@@ -272,6 +274,14 @@ impl FenceIndex {
         let counted = self.count(&mut last);
         self.last = last;
         counted
+    }
+
+    /// The memory that `fences` fences will take if they are like those counted so far, in bytes;
+    /// 0 before the first chunk is counted.
+    pub(super) fn expected_bytes(&self, fences: u64) -> u64 {
+        let counted = (self.counted_fences as u64).max(1);
+        let bytes = u128::from(self.counted_bytes) * u128::from(fences.max(counted));
+        u64::try_from(bytes / u128::from(counted)).unwrap_or(u64::MAX)
     }
 
     /// Whether the budget had too little memory for all that is held.

@@ -11,6 +11,14 @@ use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor};
 use crate::run::fence_index::{Account, FenceIndex};
 use crate::run::tree::{BlockReader, Tree};
 
+/// What became of an attempt to load the fences of a level.
+enum Loaded {
+    /// All of them.
+    All(FenceIndex),
+    /// The budget has too little memory for them, which take about this much, in bytes.
+    TooLarge(u64),
+}
+
 impl Tree {
     /// Notes that a search of `level` had to go through the level above, and loads the level's
     /// fences once such detours have cost about as much as loading them: a read each, where
@@ -30,27 +38,25 @@ impl Tree {
             return;
         }
         // A level with damage above it is tried again only after the same number of detours; one
-        // that is too large for the budget only when there is more memory, because every attempt
-        // reads that much.
+        // that is too large for the budget only when there is enough memory.
         fences.detours.store(0, Ordering::Relaxed);
         let room = reader.budget.room_bytes(Part::Fences);
         if room < fences.needs_bytes.load(Ordering::Relaxed) {
             return;
         }
-        match self.load_fences(level, reader) {
-            Ok(Some(index)) => {
+        match self.load_fences(level, room, reader) {
+            Ok(Loaded::All(index)) => {
                 let _first = fences.held.set(Arc::new(index));
             }
-            Ok(None) => {
-                let needs = room.saturating_add(room / 8).saturating_add(1);
-                fences.needs_bytes.store(needs, Ordering::Relaxed);
-            }
+            Ok(Loaded::TooLarge(needs)) => fences.needs_bytes.store(needs, Ordering::Relaxed),
             Err(_) => {}
         }
     }
 
-    /// All fences of a level; `None` when the budget has no memory for them.
-    fn load_fences(&self, level: usize, reader: &BlockReader) -> Result<Option<FenceIndex>> {
+    /// The fences of a level, for which there are `room` bytes. Where that is too little for as many
+    /// fences as the level has blocks, the first chunk tells, and the rest is not read.
+    fn load_fences(&self, level: usize, room: u64, reader: &BlockReader) -> Result<Loaded> {
+        let blocks = self.meta.levels.get(level).map_or(0, |level| level.counts.blocks);
         let mut index = FenceIndex::counted(Account::optional(&reader.budget));
         let above = level.checked_sub(1).map(|above| FenceCursor::first(self, reader, above));
         let mut ahead = above.transpose()?.flatten();
@@ -61,12 +67,16 @@ impl Tree {
             if announced_until.is_none_or(|until| parent == Some(until)) {
                 announced_until = announce_some(reader, &mut ahead)?.or(announced_until);
             }
-            if !at.with_current(|fence| index.push(fence))? {
-                return Ok(None);
+            let is_held = at.with_current(|fence| index.push(fence))?;
+            let needs = index.expected_bytes(blocks);
+            if !is_held || needs > room {
+                return Ok(Loaded::TooLarge(needs));
             }
             cursor = at.next()?;
         }
-        Ok(if index.finish() { Some(index) } else { None })
+        let is_held = index.finish();
+        let needs = index.expected_bytes(blocks);
+        Ok(if is_held { Loaded::All(index) } else { Loaded::TooLarge(needs) })
     }
 }
 

@@ -287,12 +287,16 @@ impl Subject {
 
     /// A crash that the whole log survives: the recorded state, with the log replayed.
     fn reopen_unchecked(&mut self) {
+        self.reopen_with(self.env.budget.total_bytes());
+    }
+
+    /// The same with another memory budget.
+    fn reopen_with(&mut self, budget_bytes: u64) {
         let meta = self.tree.meta();
         self.snapshots.clear();
-        let budget = self.env.budget.total_bytes();
         let floor = self.env.blocks.next_generation();
         let taken = self.tree.taken_runs();
-        self.env = env(&self.device, Some((&meta, &taken, floor)), budget);
+        self.env = env(&self.device, Some((&meta, &taken, floor)), budget_bytes);
         self.tree = Index::open(Arc::clone(&self.env), ID, (*meta).clone(), self.options)
             .with_values(taken);
         let written = |seq: &u64| !self.removals.contains_key(seq);

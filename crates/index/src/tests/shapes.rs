@@ -60,6 +60,41 @@ fn express_fences_are_loaded_after_enough_detours() {
     subject.verify_all();
 }
 
+/// Fences of the bottom level lie in blocks of data of the level above, so that loading them reads
+/// those. Where the budget lacks a twentieth of what they take, an attempt reads no more blocks
+/// than it needs to see this.
+#[test]
+fn fences_that_the_budget_cannot_hold_are_not_read_to_their_end() {
+    let mut subject = Subject::new(256 * 1024, 1 << 26);
+    let blocks = |subject: &Subject, from_bottom: usize| {
+        let levels = &subject.tree.meta().main.levels;
+        let level = levels.len().checked_sub(from_bottom).and_then(|at| levels.get(at));
+        level.map_or(0, |level| level.counts.blocks)
+    };
+    let mut number = 0;
+    while blocks(&subject, 1) < 4_500 || blocks(&subject, 2) < 1_500 {
+        subject.write(&numbered(number), Some(&[number as u8; 3_000]));
+        subject.maintain();
+        number += 1;
+    }
+    let read_by = |subject: &mut Subject, lookups: u32| {
+        let before = subject.device.counts()[Purpose::User].bytes_read;
+        for number in 0..lookups {
+            subject.verify_get(&numbered(number));
+        }
+        (subject.device.counts()[Purpose::User].bytes_read - before) / 4096
+    };
+    subject.reopen_with(1 << 26);
+    read_by(&mut subject, 3_000);
+    let fence_bytes = subject.tree.stats().fence_memory_bytes;
+    let above = blocks(&subject, 2);
+    subject.reopen_with(fence_bytes * 8 / 3 * 19 / 20);
+    let lookups = above as u32 / 4;
+    let read = read_by(&mut subject, lookups);
+    assert!(subject.tree.stats().fence_memory_bytes < fence_bytes * 19 / 20);
+    assert!(read < u64::from(lookups) * 3 + above / 2, "{read} for {lookups}, {above} above");
+}
+
 #[test]
 fn deleting_everything_shrinks_the_tree_to_nothing() {
     let mut subject = grow(1 << 24);
