@@ -53,8 +53,8 @@ impl Tree {
         }
     }
 
-    /// The fences of a level, for which there are `room` bytes. Where that is too little for as many
-    /// fences as the level has blocks, the first chunk tells, and the rest is not read.
+    /// The fences of a level, for which there are `room` bytes. Where that is too little for as
+    /// many fences as the level has blocks, the first chunk tells, and the rest is not read.
     fn load_fences(&self, level: usize, room: u64, reader: &BlockReader) -> Result<Loaded> {
         let blocks = self.meta.levels.get(level).map_or(0, |level| level.counts.blocks);
         let mut index = FenceIndex::counted(Account::optional(&reader.budget));
