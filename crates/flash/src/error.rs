@@ -74,6 +74,9 @@ pub enum Error {
         /// What was found, and what was expected.
         what: String,
     },
+    /// A trace cannot be recorded.
+    #[error("{0}")]
+    Trace(String),
     /// An invariant of a layer does not hold: a bug of the layer.
     #[error("invariant broken: {0}; this is a bug, report it")]
     Invariant(String),

@@ -3,9 +3,10 @@
 //! Reading order: [`mod@error`]; [`nand`] (the trait [`Nand`], its geometry and timing, and the
 //! simulator); [`ftl`] (the traits [`Ftl`] and [`Transactional`], the pool of blocks, garbage
 //! collection, wear levelling, and the layers); [`closed_form`] (what the theory expects of them);
-//! [`trace`] and [`workload`] (operations of a host), [`run`] (their loop), [`report`],
-//! [`mod@simulate`] (a whole simulation, from settings to report); [`ssd`] (a store's files on a
-//! simulated SSD); [`planted`] (bugs that the tests must find).
+//! [`placement`] (streams of writes); [`trace`] and [`workload`] (operations of a host), [`run`]
+//! (their loop), [`report`], [`mod@simulate`] (a whole simulation, from settings to report);
+//! [`ssd`] (a store's files on a simulated SSD, or recorded as a trace); [`planted`] (bugs that the
+//! tests must find).
 //!
 //! Two kinds of simulation share all code. One keeps no data, and takes 8 to 12 bytes of memory for
 //! each flash page: it measures write amplification, wear and latency at real sizes. The other
@@ -18,6 +19,7 @@ pub mod closed_form;
 pub mod error;
 pub mod ftl;
 pub mod nand;
+pub mod placement;
 pub mod planted;
 mod random;
 pub mod report;

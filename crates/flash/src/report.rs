@@ -34,6 +34,8 @@ pub struct Report {
     pub geometry: Geometry,
     /// Logical pages.
     pub logical_pages: u32,
+    /// Streams of the layer, each with an open block in each die.
+    pub streams: u32,
     /// What was counted, without the warm-up.
     pub outcome: Outcome,
     /// The erase counts of all blocks, of the warm-up too.
@@ -55,6 +57,7 @@ impl Report {
             spec: spec.clone(),
             geometry: *layer.geometry(),
             logical_pages: layer.logical_pages(),
+            streams: layer.streams(),
             outcome,
             wear: layer.wear(),
             ram_bytes: layer.ram_bytes(),
@@ -145,6 +148,8 @@ impl Report {
             "ftl": spec.layer.name,
             "gc": spec.policy.to_string(),
             "op_percent": f64::from(spec.op_permille) / 10.0,
+            "placement": spec.placement.to_string(),
+            "streams": self.streams,
             "trace": trace,
             "request_pages": workload.is_some().then_some(spec.request_pages),
             "workload": workload,

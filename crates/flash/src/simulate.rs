@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use crate::ftl::{Ftl, Options};
 use crate::nand::Timing;
+use crate::placement::Placement;
 use crate::report::Report;
 use crate::run::registry::Build;
 use crate::run::spec::{Input, Spec, SpecError};
 use crate::run::{GoOn, Pace, RunError, RunOptions, run};
 use crate::trace::error::TraceError;
-use crate::trace::{Trace, TraceOp};
+use crate::trace::{Format, Trace, TraceOp, TraceSource};
 use crate::workload::{Generator, Workload};
 
 /// Why there is no report.
@@ -50,7 +51,7 @@ pub fn simulate(spec: &Spec, go_on: GoOn<'_>) -> Result<Report, SimulateError> {
     let started = Instant::now();
     // What cannot be opened fails before the warm-up, which takes long.
     let operations = Operations::of(spec)?;
-    let mut layer = device(spec)?;
+    let mut layer = layer(spec)?;
     let mut options = options(spec);
     let outcome = match operations {
         Operations::Trace(trace) => run(layer.as_mut(), *trace, &options, go_on)?,
@@ -70,6 +71,10 @@ pub fn simulate(spec: &Spec, go_on: GoOn<'_>) -> Result<Report, SimulateError> {
     Ok(Report::new(spec, layer.as_ref(), outcome, started.elapsed()))
 }
 
+/// Why placement means nothing for an input.
+const NO_PURPOSES: &str = "only a trace of the format esker says what its writes are for: record \
+                           one (flash record), or leave placement at none";
+
 enum Operations {
     Trace(Box<Trace>),
     Workload(Workload),
@@ -78,8 +83,13 @@ enum Operations {
 impl Operations {
     fn of(spec: &Spec) -> Result<Self, SimulateError> {
         let misfit = |what: &str| Err(SpecError::Fit(what.to_owned()).into());
+        let has_purposes = |source: &TraceSource| source.format == Format::Esker;
         match &spec.input {
-            Input::Trace(source) => Ok(Self::Trace(Box::new(Trace::open(source)?))),
+            Input::Trace(source) if spec.placement == Placement::None || has_purposes(source) => {
+                Ok(Self::Trace(Box::new(Trace::open(source)?)))
+            }
+            Input::Trace(_) => misfit(NO_PURPOSES),
+            Input::Workload(_) if spec.placement != Placement::None => misfit(NO_PURPOSES),
             Input::Workload(_) if spec.pace == Pace::Recorded => {
                 misfit("a workload has no recorded times: use qd, or a trace")
             }
@@ -100,7 +110,7 @@ pub fn replay<E>(
     go_on: GoOn<'_>,
 ) -> Result<Report, ReplayError<E>> {
     let started = Instant::now();
-    let mut layer = device(spec).map_err(ReplayError::Device)?;
+    let mut layer = layer(spec).map_err(ReplayError::Device)?;
     let outcome = run(layer.as_mut(), ops, &options(spec), go_on).map_err(ReplayError::Run)?;
     let spec = Spec { input: Input::Requests, ..spec.clone() };
     Ok(Report::new(&spec, layer.as_ref(), outcome, started.elapsed()))
@@ -117,7 +127,11 @@ pub enum ReplayError<E> {
     Run(RunError<E>),
 }
 
-fn device(spec: &Spec) -> Result<Box<dyn Ftl + Send>, SimulateError> {
+/// The empty layer of a simulation, without pages' contents; with a clock if the pace has one.
+///
+/// # Errors
+/// Sizes that no device can have, or that leave the layer no room.
+pub fn layer(spec: &Spec) -> Result<Box<dyn Ftl + Send>, SimulateError> {
     let geometry = spec.geometry()?;
     let build = Build {
         geometry,
@@ -125,6 +139,7 @@ fn device(spec: &Spec) -> Result<Box<dyn Ftl + Send>, SimulateError> {
         options: Options {
             spare_permille: spec.op_permille,
             policy: spec.policy,
+            streams: spec.placement.streams(),
             seed: spec.seed,
             ..Options::default()
         },
@@ -144,6 +159,7 @@ fn options(spec: &Spec) -> RunOptions {
         pace: spec.pace,
         warm_up: spec.warm_up,
         wraps: spec.wraps,
+        placement: spec.placement,
         requests_max: spec.requests_max,
         seed: spec.seed,
     }

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Random, sizes};
 use esker_flash::closed_form::greedy;
-use esker_flash::ftl::{Options, PageMapped, Policy};
+use esker_flash::ftl::{Options, PageMapped, Policy, Stream};
 use esker_flash::nand::{Cause, Lpn, PRESETS, Sizes};
 use esker_flash::{Error, Ftl, Geometry, NandSim};
 
@@ -184,6 +184,37 @@ fn trims_make_collection_cheap() {
     assert_eq!(ftl.host().trims, 6 * u64::from(pages));
 }
 
+/// Writes to a short log and to a long one alternate, each page after page, over and over. In
+/// blocks of their own they die block by block; in shared ones the long log's pages are copied.
+#[test]
+fn streams_keep_what_dies_together_in_one_block() {
+    let pages = device(2, 64, 32, &Options { streams: 2, ..Options::default() }).logical_pages();
+    let short = pages / 8;
+    let measure = |streams, stream_of: fn(u32, u32) -> u32| {
+        let mut ftl = device(2, 64, 32, &Options { streams, ..Options::default() });
+        assert_eq!(ftl.streams(), streams);
+        let mut run = |from, to| {
+            for at in from..to {
+                let long = short + at % (pages - short);
+                for (lpn, log) in [(at % short, 0), (long, 1)] {
+                    let stream = Stream(stream_of(log, at));
+                    ftl.write_in_stream(Lpn(lpn), &[], stream).unwrap();
+                }
+            }
+            *ftl.counters()
+        };
+        let before = run(0, 4 * pages);
+        let made = run(4 * pages, 8 * pages).since(&before);
+        ftl.check().unwrap();
+        made.total().programs as f64 / f64::from(8 * pages)
+    };
+    let (shared, apart) = (measure(1, |_, _| 0), measure(2, |log, _| log));
+    // As many streams as there are, and no use made of them.
+    let mixed = measure(2, |log, at| (log + at / 2) % 2);
+    assert!(shared > 1.1 && mixed > 1.1, "{shared} {mixed}");
+    assert!((1.0..1.02).contains(&apart), "{apart}");
+}
+
 #[test]
 fn impossible_options_and_arguments_are_refused() {
     let refused = |channels, blocks, options: &Options| {
@@ -196,6 +227,9 @@ fn impossible_options_and_arguments_are_refused() {
     assert!(
         refused(1, 9, &Options { reserve_blocks: u32::MAX, ..options.clone() }).contains("die")
     );
+    assert!(refused(1, 9, &Options { streams: 0, ..options.clone() }).contains("streams"));
+    let many = Options { streams: u32::MAX, ..options.clone() };
+    assert!(refused(1, 9, &many).contains("9 blocks in a die"));
     let much = Options { spare_permille: u32::MAX, ..options.clone() };
     assert!(refused(1, 9, &much).contains("permille"));
     assert!(refused(1, 5, &Options { spare_permille: 7_000, ..options.clone() }).contains("data"));

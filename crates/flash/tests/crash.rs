@@ -18,6 +18,7 @@ fn case(seed: u64) -> (Flash, Options) {
         policy: policy[seed as usize % policy.len()],
         reserve_blocks: 2 + seed as u32 % 2,
         wear_spread: [100, 3][seed as usize % 2],
+        streams: 1 + seed as u32 / 2 % 3,
         seed,
     };
     let flash = match seed % 3 {

@@ -17,6 +17,7 @@ fn case(random: &Random) -> (Flash, Options) {
         policy: policies[random.index(policies.len())],
         reserve_blocks: 1 + random.below(3) as u32,
         wear_spread: [2, 20, 100][random.index(3)],
+        streams: 1 + random.below(3) as u32,
         seed: random.bits(),
     };
     let blocks = 8 + random.below(10) as u32;

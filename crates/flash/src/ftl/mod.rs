@@ -32,6 +32,7 @@ pub use dftl::Dftl;
 pub use options::Options;
 pub use page_mapped::PageMapped;
 pub use policy::Policy;
+pub use pool::Stream;
 
 use crate::error::{Error, Result};
 use crate::nand::{Counters, Geometry, Lpn, Nand};
@@ -84,6 +85,22 @@ pub trait Ftl {
     /// # Errors
     /// A page out of range, a wrong length, a full device, the power off.
     fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<()>;
+
+    /// Writes a logical page in a stream, whose pages have blocks of their own until garbage
+    /// collection moves them. A stream that the layer does not have is its last one. A layer with
+    /// one stream ignores it.
+    ///
+    /// # Errors
+    /// Those of [`Ftl::write`].
+    fn write_in_stream(&mut self, lpn: Lpn, data: &[u8], stream: Stream) -> Result<()> {
+        let _ = stream;
+        self.write(lpn, data)
+    }
+
+    /// The number of streams, at least 1; [`Ftl::write`] writes in the first.
+    fn streams(&self) -> u32 {
+        1
+    }
 
     /// Forgets the content of a logical page.
     ///

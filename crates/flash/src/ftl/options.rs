@@ -19,6 +19,10 @@ pub struct Options {
     /// Static wear levelling moves the content of the least erased block of a die when another
     /// was erased this much more often.
     pub wear_spread: u32,
+    /// Streams of host writes, 1 or more. Each has an open block in each die, which is not spare:
+    /// a layer with n streams has n - 1 data blocks fewer in each die. Only the page-mapped layer
+    /// has more than one; the others ignore this.
+    pub streams: u32,
     /// The seed of policies that choose at random.
     pub seed: u64,
 }
@@ -30,6 +34,7 @@ impl Default for Options {
             policy: Policy::Greedy,
             reserve_blocks: 2,
             wear_spread: 100,
+            streams: 1,
             seed: 0,
         }
     }

@@ -2,9 +2,10 @@
 //! collection.
 //!
 //! Logical page l is on die l mod dies, so that successive pages go to different channels. Each die
-//! is a domain of garbage collection of its own. Host writes and pages that garbage collection
-//! moves go to different blocks. The logical size follows from the spare pages ([`Options`]): the
-//! two open blocks of a die, its reserve, and the pages that record trims are not spare.
+//! is a domain of garbage collection of its own. Host writes of each stream, and pages that garbage
+//! collection moves, go to different blocks. The logical size follows from the spare pages
+//! ([`Options`]): the open blocks of a die (one for each stream of the host, and one of garbage
+//! collection), its reserve, and the pages that record trims are not spare.
 //!
 //! Every write is durable when it returns: its page has the logical page and a sequence number in
 //! its spare area. A recovery reads all spare areas, writes nothing, and takes the newest page of
@@ -18,16 +19,12 @@ use super::map::{Map, Write, put, read};
 use super::options::Options;
 use super::pool::{Pool, Stream};
 use super::{Ftl, HostCounters, Wear, gc, wear};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nand::{Cause, Counters, Geometry, Lpn, Nand};
 use crate::planted::{self, Bug};
 
-/// The stream of host writes and of trims' pages.
+/// The stream of host writes without one, and of trims' pages.
 const HOST: Stream = Stream(0);
-/// The number of streams.
-const STREAMS: u32 = 1;
-/// Blocks of each die that are open: one for the host, one for garbage collection.
-const OPEN_BLOCKS: u32 = 2;
 
 /// A page-mapped layer.
 ///
@@ -38,6 +35,8 @@ pub struct PageMapped<N> {
     pool: Pool,
     map: Map,
     trims: Trims,
+    /// The last stream of the host.
+    last_stream: Stream,
     /// The sequence number of the next page.
     seq: u64,
     host: HostCounters,
@@ -46,18 +45,29 @@ pub struct PageMapped<N> {
 /// How many slots there are of each sort.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
+    streams: u32,
     logical: u32,
     trim_pages: u32,
 }
 
 impl Layout {
     fn new(geometry: &Geometry, options: &Options) -> Result<Self> {
-        let slots = options.data_pages_per_die(geometry, OPEN_BLOCKS)? * geometry.dies();
+        let streams = options.streams;
+        if streams == 0 {
+            return invalid("no streams: host writes need 1 or more");
+        }
+        // One open block for each stream, and one for garbage collection.
+        let open = streams.saturating_add(1);
+        let slots = options.data_pages_per_die(geometry, open)? * geometry.dies();
         let trim_pages = slots.div_ceil(Trims::bits_of_page(geometry));
         match slots.checked_sub(trim_pages) {
-            Some(logical) if logical > 0 => Ok(Self { logical, trim_pages }),
+            Some(logical) if logical > 0 => Ok(Self { streams, logical, trim_pages }),
             _ => Err(Error::Geometry(format!("{slots} pages for data: use more blocks"))),
         }
+    }
+
+    const fn last_stream(self) -> Stream {
+        Stream(self.streams - 1)
     }
 }
 
@@ -69,10 +79,11 @@ impl<N: Nand> PageMapped<N> {
     pub fn format(mut nand: N, options: &Options) -> Result<Self> {
         let layout = Layout::new(nand.geometry(), options)?;
         super::scan::erase_all(&mut nand)?;
-        let pool = Pool::new(&nand, options, STREAMS, &[]);
+        let pool = Pool::new(&nand, options, layout.streams, &[]);
         let map = Map::new(layout.logical, layout.trim_pages, nand.geometry().pages());
         let trims = Trims::new(nand.geometry());
-        Ok(Self { nand, pool, map, trims, seq: 1, host: HostCounters::default() })
+        let (last_stream, host) = (layout.last_stream(), HostCounters::default());
+        Ok(Self { nand, pool, map, trims, last_stream, seq: 1, host })
     }
 
     /// Opens the device after a power cut, with the options that it was formatted with. Writes
@@ -102,10 +113,10 @@ impl<N: Nand> PageMapped<N> {
     }
 
     #[inline]
-    fn put(&mut self, slot: u32, data: &[u8], cause: Cause) -> Result<()> {
+    fn put(&mut self, slot: u32, data: &[u8], stream: Stream, cause: Cause) -> Result<()> {
         let domain = self.nand.geometry().die_of_lpn(Lpn(slot));
-        gc::make_room(&mut self.nand, &mut self.pool, &mut self.map, domain, HOST)?;
-        let write = Write { slot, data, seq: self.seq, stream: HOST, cause };
+        gc::make_room(&mut self.nand, &mut self.pool, &mut self.map, domain, stream)?;
+        let write = Write { slot, data, seq: self.seq, stream, cause };
         put(&mut self.nand, &mut self.pool, &mut self.map, write)?;
         self.seq += 1;
         Ok(())
@@ -115,7 +126,7 @@ impl<N: Nand> PageMapped<N> {
     fn write_trims(&mut self) -> Result<()> {
         while let Some(index) = self.trims.first_dirty() {
             let page = self.trims.page(index, &self.map, self.nand.keeps_data());
-            self.put(self.map.map_slot(index), &page, Cause::Map)?;
+            self.put(self.map.map_slot(index), &page, HOST, Cause::Map)?;
             self.trims.written(index);
         }
         for slot in self.trims.take_pending() {
@@ -149,10 +160,20 @@ impl<N: Nand> Ftl for PageMapped<N> {
 
     #[inline]
     fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<()> {
+        self.write_in_stream(lpn, data, HOST)
+    }
+
+    #[inline]
+    fn write_in_stream(&mut self, lpn: Lpn, data: &[u8], stream: Stream) -> Result<()> {
         self.require(lpn)?;
         super::require_length(&self.nand, data.len())?;
         self.host.writes += 1;
-        self.put(lpn.0, data, Cause::Host)
+        let stream = stream.min(self.last_stream);
+        self.put(lpn.0, data, stream, Cause::Host)
+    }
+
+    fn streams(&self) -> u32 {
+        self.last_stream.0 + 1
     }
 
     fn trim(&mut self, lpn: Lpn) -> Result<()> {

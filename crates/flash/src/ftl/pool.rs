@@ -20,7 +20,7 @@ use crate::planted::{self, Bug};
 use crate::random::Random;
 
 /// A sequence of writes with open blocks of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stream(pub u32);
 
 /// What a block is used for.

@@ -15,6 +15,7 @@
 //! random.
 
 pub mod counts;
+mod fit;
 mod pacer;
 pub mod registry;
 pub mod request;
@@ -22,8 +23,9 @@ pub mod spec;
 #[cfg(test)]
 mod tests;
 
-use crate::ftl::Ftl;
+use crate::ftl::{Ftl, Stream};
 use crate::nand::{Counters, Lpn};
+use crate::placement::Placement;
 use crate::trace::{OpKind, TraceOp};
 use crate::workload::Random;
 
@@ -65,6 +67,8 @@ pub struct RunOptions {
     pub warm_up: WarmUp,
     /// Whether addresses behind the end begin again at the start.
     pub wraps: bool,
+    /// Which streams the trace's numbers mean. The warm-up is in the first one.
+    pub placement: Placement,
     /// The most requests that are run; the others are not looked at.
     pub requests_max: Option<u64>,
     /// The seed of the warm-up.
@@ -174,7 +178,8 @@ where
         if let Some(ns) = issued {
             layer.issue_at(ns);
         }
-        serve(layer, &op, &pages, &mut host).map_err(device)?;
+        let stream = options.placement.of_number(op.stream);
+        serve(layer, (&op, stream), &pages, &mut host).map_err(device)?;
         host.count(&op, pages.count);
         if issued.is_some() {
             pacer.ended(op.kind, layer.end_ns());
@@ -188,7 +193,7 @@ where
 /// Does one operation, page by page.
 fn serve<F: Ftl + ?Sized>(
     layer: &mut F,
-    op: &TraceOp,
+    (op, stream): (&TraceOp, Stream),
     pages: &Pages,
     host: &mut HostCounts,
 ) -> crate::Result<()> {
@@ -207,7 +212,7 @@ fn serve<F: Ftl + ?Sized>(
                     host.partial_pages_written += 1;
                     layer.read(Lpn(lpn), &mut [])?;
                 }
-                layer.write(Lpn(lpn), &[])?;
+                layer.write_in_stream(Lpn(lpn), &[], stream)?;
             }
         }
         OpKind::Trim => {

@@ -3,13 +3,16 @@
 //! Every setting can be given as text by [`Spec::set`], which is how sweeps vary them and how other
 //! languages pass them; an error names the setting and its choices.
 
+use super::fit::Content;
 use super::registry::{Layer, layer};
 use super::{Pace, WarmUp};
 use crate::ftl::{Options, Policy};
-use crate::nand::{Geometry, PRESETS, Preset, Sizes, preset};
+use crate::nand::{Geometry, PRESETS, Preset, preset};
+use crate::placement::Placement;
 use crate::trace::TraceSource;
 use crate::workload::Workload;
 
+pub use super::fit::SizesGiven;
 pub use super::registry::ftl_names;
 
 /// The names of all presets.
@@ -37,12 +40,16 @@ pub struct Spec {
     pub preset: &'static Preset,
     /// Sizes that replace those of the preset.
     pub sizes: SizesGiven,
+    /// Bytes that the host can use, about, where no number of blocks is given.
+    pub capacity_bytes: Option<u64>,
     /// The translation layer.
     pub layer: &'static Layer,
     /// How garbage collection chooses its victims.
     pub policy: Policy,
     /// Spare pages for each 1,000 logical ones: 70 is 7 %.
     pub op_permille: u32,
+    /// Which streams writes are in, by the numbers of a trace.
+    pub placement: Placement,
     /// Where the operations come from.
     pub input: Input,
     /// Pages of a request of a workload, at least 1.
@@ -57,23 +64,6 @@ pub struct Spec {
     pub wraps: bool,
     /// The seed of everything random.
     pub seed: u64,
-}
-
-/// Sizes that were given in place of a preset's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SizesGiven {
-    /// Channels.
-    pub channels: Option<u32>,
-    /// Dies of a channel.
-    pub dies: Option<u32>,
-    /// Planes of a die.
-    pub planes: Option<u32>,
-    /// Blocks of a plane.
-    pub blocks: Option<u32>,
-    /// Pages of a block.
-    pub pages: Option<u32>,
-    /// Bytes of a page.
-    pub page_size: Option<u32>,
 }
 
 /// A setting that cannot be used.
@@ -106,7 +96,7 @@ pub enum SpecError {
 }
 
 /// The settings of [`Spec::set`].
-const SETTINGS: [&str; 20] = [
+const SETTINGS: [&str; 22] = [
     "preset",
     "channels",
     "dies",
@@ -114,9 +104,11 @@ const SETTINGS: [&str; 20] = [
     "blocks",
     "pages",
     "page-size",
+    "capacity",
     "ftl",
     "gc",
     "op",
+    "placement",
     "trace",
     "workload",
     "ops",
@@ -135,9 +127,11 @@ impl Default for Spec {
         Self {
             preset,
             sizes: SizesGiven::default(),
+            capacity_bytes: None,
             layer: super::registry::default_layer(),
             policy: Options::default().policy,
             op_permille: 70,
+            placement: Placement::None,
             input: Input::Workload(Workload::RandWrite),
             request_pages: 1,
             requests_max: None,
@@ -151,7 +145,7 @@ impl Default for Spec {
 
 impl Spec {
     /// Changes a setting. `blocks`, `channels` and the other sizes hold for whatever preset is set
-    /// before or after them.
+    /// before or after them. `capacity` is in MiB.
     ///
     /// # Errors
     /// An unknown setting, or a value that it does not take.
@@ -164,9 +158,11 @@ impl Spec {
             "blocks" => self.sizes.blocks = Some(count("blocks", value)?),
             "pages" => self.sizes.pages = Some(count("pages", value)?),
             "page-size" => self.sizes.page_size = Some(count("page-size", value)?),
+            "capacity" => self.capacity_bytes = Some(u64::from(count("capacity", value)?) << 20),
             "ftl" => self.layer = layer(value).map_err(SpecError::Name)?,
             "gc" => self.policy = value.parse().map_err(named)?,
             "op" => self.op_permille = permille(value)?,
+            "placement" => self.placement = value.parse().map_err(SpecError::Name)?,
             "trace" => self.input = Input::Trace(value.parse().map_err(named)?),
             "workload" => self.input = Input::Workload(value.parse().map_err(named)?),
             "ops" => self.requests_max = Some(number("ops", value)?),
@@ -202,15 +198,13 @@ impl Spec {
     /// # Errors
     /// Sizes that no device can have.
     pub fn geometry(&self) -> Result<Geometry, SpecError> {
-        let (given, own) = (&self.sizes, &self.preset.sizes);
-        let sizes = Sizes {
-            channels: given.channels.unwrap_or(own.channels),
-            dies_per_channel: given.dies.unwrap_or(own.dies_per_channel),
-            planes_per_die: given.planes.unwrap_or(own.planes_per_die),
-            blocks_per_plane: given.blocks.unwrap_or(own.blocks_per_plane),
-            pages_per_block: given.pages.unwrap_or(own.pages_per_block),
-            page_size: given.page_size.unwrap_or(own.page_size),
-        };
+        let content = self.capacity_bytes.map(|logical_bytes| Content {
+            logical_bytes,
+            spare_permille: self.op_permille,
+            // An open block of each stream, that of garbage collection, and the reserve.
+            set_aside: self.placement.streams() + 1 + Options::default().reserve_blocks,
+        });
+        let sizes = self.sizes.over(&self.preset.sizes, content);
         Geometry::new(sizes).map_err(|error| SpecError::Fit(error.to_string()))
     }
 }
@@ -264,6 +258,7 @@ mod tests {
             ("channels", "2"),
             ("gc", "fifo"),
             ("op", "14%"),
+            ("placement", "streams:3"),
             ("workload", "zipf:0.9"),
             ("qd", "8"),
             ("timed", "false"),
@@ -277,6 +272,7 @@ mod tests {
         assert_eq!(geometry.blocks_per_die(), 16);
         assert_eq!((spec.op_permille, spec.pace), (140, Pace::QueueDepth(8)));
         assert_eq!((spec.warm_up, spec.seed), (WarmUp::Overwritten(1.5), 9));
+        assert_eq!(spec.placement, Placement::Streams(3));
     }
 
     #[test]
@@ -289,6 +285,7 @@ mod tests {
             ("workload", "burst", "randwrite"),
             ("trace", "x.csv", "msr, blkparse"),
             ("op", "0", "from 0.1"),
+            ("placement", "level", "none, purpose"),
             ("op", "nan", "from 0.1"),
             ("op", "-7", "from 0.1"),
             ("qd", "0", "from 1"),

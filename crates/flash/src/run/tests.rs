@@ -114,6 +114,7 @@ const FRESH: RunOptions = RunOptions {
     pace: Pace::Untimed,
     warm_up: WarmUp::Fresh,
     wraps: false,
+    placement: Placement::None,
     requests_max: None,
     seed: 1,
 };
@@ -235,4 +236,44 @@ fn the_number_of_overwrites_is_bounded_by_its_range() {
     assert_eq!(overwrites(100, -1.0), 0);
     assert_eq!(overwrites(100, f64::NAN), 0);
     assert_eq!(overwrites(u64::MAX, 1e300), u64::MAX);
+}
+
+/// A device of a capacity holds it, without much more, on dies that are not too small.
+#[test]
+fn a_device_fits_its_content() {
+    for preset in spec::preset_names() {
+        for (mib, op, placement) in [(1, "7", "none"), (20, "7", "purpose"), (3_000, "28", "none")]
+        {
+            let mut spec = spec::Spec::default();
+            let capacity = mib.to_string();
+            let settings = [
+                ("capacity", &*capacity),
+                ("preset", preset),
+                ("op", op),
+                ("placement", placement),
+            ];
+            settings.into_iter().for_each(|(name, value)| spec.set(name, value).unwrap());
+            let layer = crate::simulate::layer(&spec).unwrap();
+            let (geometry, own) = (layer.geometry(), spec.preset.sizes);
+            let page = u64::from(geometry.page_size());
+            let found = u64::from(layer.logical_pages()) * page;
+            let block = page * u64::from(geometry.pages_per_block());
+            let (bytes, dies) = (mib << 20, u64::from(geometry.dies()));
+            // Pages that record trims take a part in thousands.
+            let least = bytes - bytes / 500 - page;
+            let most = bytes + u64::from(own.planes_per_die) * block * dies;
+            assert!((least..=most).contains(&found), "{preset}: {found} for {bytes}");
+            assert!(dies == 1 || geometry.blocks_per_die() >= 64, "{preset}: {dies} dies");
+            assert!(dies <= u64::from(own.channels * own.dies_per_channel), "{preset}");
+        }
+    }
+    let mut spec = spec::Spec::default();
+    let set = |spec: &mut spec::Spec, name: &str| spec.set(name, "7").unwrap();
+    ["capacity", "channels"].into_iter().for_each(|name| set(&mut spec, name));
+    assert_eq!(spec.geometry().unwrap().channels(), 7);
+    set(&mut spec, "blocks");
+    assert_eq!(spec.geometry().unwrap().sizes().dies_per_channel, 8);
+    spec.set("capacity", "4294967295").unwrap();
+    spec.sizes.blocks = None;
+    assert!(spec.geometry().is_err());
 }

@@ -126,11 +126,6 @@ impl Layout {
         self.used
     }
 
-    /// Whether the file is there.
-    pub fn has(&self, file: FileId) -> bool {
-        self.files.contains_key(&file)
-    }
-
     /// The logical page of a file's page, if it was written.
     pub fn find(&self, file: FileId, page: u64) -> Option<Lpn> {
         let (index, at) = self.split(page);
@@ -193,7 +188,6 @@ mod tests {
         assert_eq!(layout.discard(a, 4..6), [Lpn(1)]);
         assert_eq!(layout.place(b, 9), Some(Lpn(1)));
         assert_eq!(layout.remove(b), [Lpn(4), Lpn(1)]);
-        assert!(!layout.has(b));
         assert_eq!(layout.place(b, 0), None);
     }
 

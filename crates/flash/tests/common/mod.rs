@@ -4,7 +4,7 @@
 
 pub mod crash;
 
-use esker_flash::ftl::{Dftl, Options, PageMapped};
+use esker_flash::ftl::{Dftl, Options, PageMapped, Stream};
 use esker_flash::nand::{Bytes, Lpn, Sizes};
 use esker_flash::planted::{Bug, with};
 use esker_flash::{Error, Ftl, Geometry, NandSim, Result};
@@ -173,7 +173,9 @@ impl Model {
         match op {
             Op::Write(lpn) => {
                 self.version += 1;
-                layer.write(Lpn(lpn), &content(lpn, self.version))?;
+                // Layers without so many streams have it in their last one.
+                let stream = Stream(lpn % 4);
+                layer.write_in_stream(Lpn(lpn), &content(lpn, self.version), stream)?;
                 self.pages[lpn as usize] = State { now: self.version, before_trim: None };
             }
             Op::Trim(lpn) => {

@@ -1,6 +1,6 @@
 //! Opening after a power cut: the newest page of each slot, unless a newer trim page unmaps it.
 
-use super::{Layout, PageMapped, STREAMS, Trims};
+use super::{Layout, PageMapped, Trims};
 use crate::error::Result;
 use crate::ftl::HostCounters;
 use crate::ftl::map::Map;
@@ -27,6 +27,7 @@ pub(super) fn recover<N: Nand>(mut nand: N, options: &Options) -> Result<PageMap
         }
     }
     let seq = bind(&geometry, &mut map, &newest, &mut found);
-    let pool = Pool::recovered(&nand, options, STREAMS, &[], &found);
-    Ok(PageMapped { nand, pool, map, trims, seq, host: HostCounters::default() })
+    let pool = Pool::recovered(&nand, options, layout.streams, &[], &found);
+    let (last_stream, host) = (layout.last_stream(), HostCounters::default());
+    Ok(PageMapped { nand, pool, map, trims, last_stream, seq, host })
 }
