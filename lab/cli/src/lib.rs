@@ -22,7 +22,7 @@ pub enum Command {
     Demo(demo::Demo),
     /// Run benchmarks, also of other stores, and compare with targets
     #[command(long_about = bench::HELP)]
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     /// Run the experiments of the papers and report which results are reproduced
     Lab(lab::Lab),
 }

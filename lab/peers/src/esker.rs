@@ -3,9 +3,10 @@
 
 use std::hint::black_box;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{Compaction, Db, Keyspace, KeyspaceOptions, Stats};
+use esker::{Compaction, Db, DbBuilder, Device, Keyspace, KeyspaceOptions, Stats};
 
 use crate::system::{Arrangement, Durability, Error, Figures, Held, Name, Result, System, rest};
 
@@ -19,9 +20,24 @@ pub(crate) fn open(
     budget_bytes: u64,
     arrangement: Arrangement,
 ) -> Result<Box<dyn System>> {
+    open_by(Db::builder(folder), budget_bytes, arrangement)
+}
+
+pub(crate) fn open_on(
+    device: Arc<dyn Device>,
+    budget_bytes: u64,
+    arrangement: Arrangement,
+) -> Result<Box<dyn System>> {
+    open_by(Db::builder_on(device), budget_bytes, arrangement)
+}
+
+fn open_by(
+    builder: DbBuilder,
+    budget_bytes: u64,
+    arrangement: Arrangement,
+) -> Result<Box<dyn System>> {
     let merging = Compaction::by(arrangement.policy);
-    let db = Db::builder(folder).memory_budget(budget_bytes).compaction(merging);
-    let db = db.open().map_err(failed)?;
+    let db = builder.memory_budget(budget_bytes).compaction(merging).open().map_err(failed)?;
     let options = KeyspaceOptions::default().index(arrangement.index);
     let keyspace = db.keyspace("default", options).map_err(failed)?;
     Ok(Box::new(Esker { db, keyspace }))

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker::{CompactionPolicy, IndexKind};
+use esker::{CompactionPolicy, Device, IndexKind};
 
 /// When a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,6 +238,26 @@ pub fn open(
         Name::Redb => crate::redb::open(folder, budget_bytes),
         #[cfg(not(all(feature = "rocksdb", feature = "fjall", feature = "redb")))]
         name => Err(Error::NotBuilt(name.as_str())),
+    }
+}
+
+/// Opens the store `name` on a device, for instance a simulated one, creating it where there is
+/// none. Only Esker can: peers write through the kernel.
+///
+/// # Errors
+/// [`Error::Unable`], [`Error::Failed`].
+pub fn open_on(
+    name: Name,
+    device: Arc<dyn Device>,
+    budget_bytes: u64,
+    arrangement: Arrangement,
+) -> Result<Box<dyn System>> {
+    match name {
+        Name::Esker => crate::esker::open_on(device, budget_bytes, arrangement),
+        name => Err(Error::Unable {
+            system: name.as_str(),
+            what: "run on a simulated device: it writes through the kernel",
+        }),
     }
 }
 

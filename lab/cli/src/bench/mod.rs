@@ -4,6 +4,7 @@
 //! starts for each run is this command again, with `--child`.
 
 mod history;
+mod media;
 mod operations;
 mod permute;
 mod sqlite;
@@ -42,7 +43,10 @@ page cache, if the system permits. Runs of the systems alternate. At the full sc
 needs about 4 GB.
 
 Rows: load, lookups, scans, durable, merge, merge-space, overwrite, mix, values-1000,
-values-4000, sequential, moving-normal, compact, reopen.";
+values-4000, sequential, moving-normal, compact, reopen.
+
+With --media, Esker's files are on a simulated SSD, and each row also shows what the flash did:
+bytes that the store wrote, times the write amplification of the device, erases and wear.";
 
 /// What can be typed after `bench`.
 #[derive(Debug, Args)]
@@ -68,6 +72,8 @@ pub struct Bench {
     /// Compaction policy of LSM indexes [default: pull]
     #[arg(long, value_name = "POLICY", value_parser = policy(), conflicts_with = "live")]
     policy: Option<CompactionPolicy>,
+    #[command(flatten)]
+    media: media::Args,
     /// Write all measurements to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -85,7 +91,7 @@ pub struct Bench {
     /// Loads random entries into a temporary store, then overwrites and reads them during
     /// compaction for half a minute, or for 10 seconds if loading takes longer.
     #[arg(long, conflicts_with_all = [
-        "peers", "scale", "rows", "systems", "json", "dir", "rate", "repeat",
+        "peers", "scale", "rows", "systems", "media", "json", "dir", "rate", "repeat",
     ])]
     live: bool,
     /// With `--live`: entries of 16 + 100 bytes
@@ -172,6 +178,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     }
     let systems = systems(args)?;
     let policy = policy_of(args.policy, index)?;
+    let media = args.media.media(&systems)?;
     let interrupt = Interrupt::install()?;
     // Inside the chosen folder, so that nothing of the user's is ever removed.
     let place = folder(args.dir.as_deref())?;
@@ -180,6 +187,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
         rows: if args.rows.is_empty() { Row::ALL.to_vec() } else { args.rows.clone() },
         systems,
         arrangement: Arrangement { index, policy },
+        media,
         folder: place.path().to_owned(),
         rate: args.rate,
         repeats: args.repeat,

@@ -44,6 +44,17 @@ const SHOWN: [(Row, &[&str]); 10] = [
     (Row::Reopen, &["open_seconds", "first_read_seconds", "occupied_bytes"]),
 ];
 
+/// The metrics of a simulated SSD, which every row has.
+const DEVICE: [&str; 7] = [
+    "device_written_bytes",
+    "device_amplification",
+    "device_programmed_bytes",
+    "device_erases",
+    "device_erases_of_block_max",
+    "device_wear_spread",
+    "device_used_share",
+];
+
 pub(super) fn text(found: &Findings) -> String {
     let mut text = String::new();
     let mut about: BTreeMap<&str, Value> = BTreeMap::from([("machine", json!(found.machine))]);
@@ -55,7 +66,9 @@ pub(super) fn text(found: &Findings) -> String {
         let _ = writeln!(text, "note: {note}");
     }
     let _ = writeln!(text, "\n{}", figures(found));
-    let _ = writeln!(text, "\n{}", verdicts(&found.verdicts));
+    if !found.verdicts.is_empty() {
+        let _ = writeln!(text, "\n{}", verdicts(&found.verdicts));
+    }
     for failure in found.failures() {
         let _ = writeln!(text, "failed: {failure}");
     }
@@ -70,13 +83,11 @@ fn figures(found: &Findings) -> Table {
     heading.extend(systems.iter().map(|system| system.as_str()));
     heading.push("to rocksdb");
     let mut table = Table::new(&heading);
-    for (row, metrics) in SHOWN {
+    for row in Row::ALL {
         let part = found.part(row.as_str());
-        if !part.is_there() {
-            continue;
-        }
-        table.row([format!("{}: {}", row.as_str(), row.title())]);
-        for metric in metrics {
+        let shown = SHOWN.iter().find(|(of, _)| *of == row).map_or(&[][..], |(_, shown)| *shown);
+        let mut rows = Vec::new();
+        for metric in shown.iter().chain(&DEVICE) {
             let value = |system: &Name| part.median(system.as_str(), metric);
             if !systems.iter().any(|system| value(system).is_some()) {
                 continue;
@@ -84,7 +95,11 @@ fn figures(found: &Findings) -> Table {
             let mut cells = vec![format!("  {metric}")];
             cells.extend(systems.iter().map(|system| number(value(system))));
             cells.push(ratio(value(&Name::Esker), value(&Name::Rocksdb)));
-            table.row(cells);
+            rows.push(cells);
+        }
+        if !rows.is_empty() || (part.is_there() && !shown.is_empty()) {
+            table.row([format!("{}: {}", row.as_str(), row.title())]);
+            rows.into_iter().for_each(|cells| table.row(cells));
         }
     }
     table

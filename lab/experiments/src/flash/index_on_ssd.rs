@@ -6,6 +6,12 @@
 //! random, as many of them as the store has in use, on the same device: for it there is a closed
 //! form.
 //!
+//! With placement, the device is told the purpose of each write, and has an open block in each die
+//! for each of five streams. Four blocks of each die come on top for that: the logical pages and
+//! the spare space stay the same. Two controls have the same blocks. In one, there is one stream,
+//! and the four blocks are more spare space. In the other, there are five streams, and each page
+//! goes to one of them at random.
+//!
 //! Merges run to their end in the thread that writes, and time and randomness are simulated, so
 //! that what is counted is the same on every machine. The device has a page-mapped layer with
 //! greedy collection. Its logical pages are a multiple of the user's bytes.
@@ -13,9 +19,11 @@
 use std::sync::Arc;
 
 use esker::{Db, IndexKind, KeyspaceOptions, SimRuntime};
+use esker_device::Purpose;
 use esker_device::memory::MemoryDevice;
-use esker_flash::ftl::{Ftl, Options, PageMapped};
+use esker_flash::ftl::{Ftl, Options, PageMapped, Stream};
 use esker_flash::nand::{Geometry, Lpn, NandSim, Sizes};
+use esker_flash::placement::Placement;
 use esker_flash::ssd::{SsdDevice, SsdReport};
 use esker_lab_measure::scale::Scale;
 use esker_lab_result::Metrics;
@@ -29,6 +37,14 @@ const FD_TREE: &str = "FD+tree";
 const LSM: &str = "LSM";
 /// The control.
 const RANDOM: &str = "random pages";
+/// The indexes with placement by purpose.
+const PLACED: [(&str, IndexKind); 2] =
+    [("FD+tree, placed", IndexKind::FdTree), ("LSM, placed", IndexKind::Lsm)];
+/// The controls of placement: its blocks as spare space, and streams drawn at random.
+const AS_SPARE: [(&str, IndexKind); 2] =
+    [("FD+tree, as spare", IndexKind::FdTree), ("LSM, as spare", IndexKind::Lsm)];
+const SHUFFLED: [(&str, IndexKind); 2] =
+    [("FD+tree, shuffled", IndexKind::FdTree), ("LSM, shuffled", IndexKind::Lsm)];
 
 /// Bytes that the store wrote, over the user's.
 const STORE: &str = "store_per_byte";
@@ -72,6 +88,13 @@ pub const EXPERIMENT: Experiment = Experiment {
                     they do with 7 %",
             judge: spare_space_helps,
         },
+        Prediction {
+            name: "placement-keeps-lifetimes-apart",
+            claim: "with 7 % spare space and placement by purpose the device programs at most 1.1 \
+                    pages for each page that an index writes, and fewer than with streams at \
+                    random",
+            judge: placement_helps,
+        },
     ],
     run,
 };
@@ -102,18 +125,36 @@ impl Sizing {
         }
     }
 
-    /// An empty device with so much spare space, in percent.
-    fn layer(self, spare: u32) -> Result<Layer> {
+    /// Blocks of a die that hold so many pages of data at most, and have so much spare space.
+    fn blocks(self, spare: u32) -> u32 {
         let pages = (self.keys * entry::ENTRY_BYTES) as f64 * self.device / PAGE_BYTES as f64;
-        let options = Options { spare_permille: 10 * spare, ..Options::default() };
         let of_die = pages / f64::from(DIES) * (1.0 + f64::from(spare) / 100.0);
-        // Two open blocks and the reserve come on top.
-        let blocks = (of_die / f64::from(self.block_pages)).ceil() as u32;
+        (of_die / f64::from(self.block_pages)).ceil() as u32
+    }
+
+    /// An empty device with so much spare space, in percent, and so many streams.
+    fn layer(self, spare: u32, streams: u32) -> Result<Layer> {
+        self.layer_of(
+            self.blocks(spare),
+            Options { spare_permille: 10 * spare, streams, ..Options::default() },
+        )
+    }
+
+    /// The same with one stream, where the open blocks of the others are spare.
+    fn layer_with_more_spare(self, spare: u32, streams: u32) -> Result<Layer> {
+        let (blocks, more) = (self.blocks(spare), streams - 1);
+        let factor = f64::from(blocks + more) / f64::from(blocks);
+        let spare_permille = ((1_000.0 + 10.0 * f64::from(spare)) * factor).round() as u32 - 1_000;
+        self.layer_of(blocks + more, Options { spare_permille, ..Options::default() })
+    }
+
+    fn layer_of(self, blocks: u32, options: Options) -> Result<Layer> {
         let geometry = Geometry::new(Sizes {
             channels: DIES,
             dies_per_channel: 1,
             planes_per_die: 1,
-            blocks_per_plane: blocks + 2 + options.reserve_blocks,
+            // The open blocks, one of them garbage collection's, and the reserve come on top.
+            blocks_per_plane: blocks + options.streams + 1 + options.reserve_blocks,
             pages_per_block: self.block_pages,
             page_size: PAGE_BYTES as u32,
         });
@@ -127,17 +168,31 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     // The tiny scale shows that it runs.
     let spares = if scale == Scale::Tiny { &SPARE[..1] } else { &SPARE[..] };
     for spare in spares {
-        let at = f64::from(*spare);
         let mut used = 0.0_f64;
         for (name, kind) in [(FD_TREE, IndexKind::FdTree), (LSM, IndexKind::Lsm)] {
-            let metrics = on_ssd(kind, sizing, sizing.layer(*spare)?, watch)?;
+            let metrics = on_ssd(kind, sizing, one_stream(sizing.layer(*spare, 1)?), watch)?;
             used = used.max(metrics.get(USED).copied().unwrap_or(0.0));
-            says(watch, name, *spare, &metrics);
-            series.add(name, at, metrics);
+            add(&mut series, (name, *spare), metrics, watch);
         }
-        let metrics = random_pages(sizing.layer(*spare)?, used, watch)?;
-        says(watch, RANDOM, *spare, &metrics);
-        series.add(RANDOM, at, metrics);
+        let metrics = random_pages(sizing.layer(*spare, 1)?, used, watch)?;
+        add(&mut series, (RANDOM, *spare), metrics, watch);
+        let streams = Placement::Purpose.streams();
+        for (name, kind) in PLACED {
+            let stream_of = Box::new(|purpose: Purpose| Placement::Purpose.of_purpose(purpose));
+            let ssd = (sizing.layer(*spare, streams)?, stream_of as _);
+            add(&mut series, (name, *spare), on_ssd(kind, sizing, ssd, watch)?, watch);
+        }
+        // What explains the effect of placement is shown where spare space is scarce.
+        for (name, kind) in AS_SPARE.into_iter().filter(|_| *spare == SPARE[0]) {
+            let ssd = one_stream(sizing.layer_with_more_spare(*spare, streams)?);
+            add(&mut series, (name, *spare), on_ssd(kind, sizing, ssd, watch)?, watch);
+        }
+        for (name, kind) in SHUFFLED.into_iter().filter(|_| *spare == SPARE[0]) {
+            let mut random = Random::new(11);
+            let stream_of = Box::new(move |_: Purpose| Stream(random.below(streams.into()) as u32));
+            let ssd = (sizing.layer(*spare, streams)?, stream_of as _);
+            add(&mut series, (name, *spare), on_ssd(kind, sizing, ssd, watch)?, watch);
+        }
     }
     let settings = json!({
         "keys": sizing.keys,
@@ -151,22 +206,31 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     Ok((series, settings))
 }
 
-fn says(watch: &mut dyn Watch, name: &str, spare: u32, metrics: &Metrics) {
+fn add(series: &mut Series, at: (&str, u32), metrics: Metrics, watch: &mut dyn Watch) {
+    let (name, spare) = at;
     let amplification = metrics.get(AMPLIFICATION).copied().unwrap_or(0.0);
     watch.says(&format!("{name}, {spare} % spare: {amplification:.3} pages for each"));
+    series.add(name, f64::from(spare), metrics);
 }
 
 type Layer = PageMapped<NandSim<()>>;
+/// A device, and the stream of each write to it.
+type Placed = (Layer, Box<dyn FnMut(Purpose) -> Stream + Send>);
+
+fn one_stream(layer: Layer) -> Placed {
+    (layer, Box::new(|_| Stream(0)))
+}
 
 fn flash(error: esker_flash::Error) -> Error {
     Error::Run(error.to_string())
 }
 
 /// Loads a store, overwrites it, and counts while it is overwritten more.
-fn on_ssd(kind: IndexKind, sizing: Sizing, layer: Layer, watch: &dyn Watch) -> Result<Metrics> {
+fn on_ssd(kind: IndexKind, sizing: Sizing, ssd: Placed, watch: &dyn Watch) -> Result<Metrics> {
     let Sizing { keys, memory_bytes, .. } = sizing;
-    let memory = Arc::new(MemoryDevice::new());
-    let device = Arc::new(SsdDevice::new(memory, Box::new(layer)).map_err(esker::Error::from)?);
+    let (memory, (layer, stream_of)) = (Arc::new(MemoryDevice::new()), ssd);
+    let device = SsdDevice::in_streams(memory, Box::new(layer), stream_of);
+    let device = Arc::new(device.map_err(esker::Error::from)?);
     let db = Db::builder_on(Arc::clone(&device) as _)
         .memory_budget(memory_bytes)
         .log_segment_bytes(memory_bytes / 4)
@@ -272,12 +336,28 @@ fn spare_space_helps(series: &Series) -> std::result::Result<(), String> {
     Err(format!("{most:.3} pages for each, and {least:.3} with {} %", SPARE[0]))
 }
 
+fn placement_helps(series: &Series) -> std::result::Result<(), String> {
+    let at = f64::from(SPARE[0]);
+    for ((placed, _), (shuffled, _)) in PLACED.into_iter().zip(SHUFFLED) {
+        let found = series.value(placed, at, AMPLIFICATION)?;
+        let control = series.value(shuffled, at, AMPLIFICATION)?;
+        if !(1.0..=1.1).contains(&found) || found >= control {
+            return Err(format!("{placed}: {found:.3} pages for each, {control:.3} at random"));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiment::tests::Silent;
 
     fn series(index: f64, random: [f64; 2]) -> Series {
+        placed(index, random, [1.0, 1.2])
+    }
+
+    fn placed(index: f64, random: [f64; 2], placed: [f64; 2]) -> Series {
         let mut series = Series::default();
         let mut add = |system: &str, at: u32, found: f64| {
             let mut metrics = Metrics::new();
@@ -285,6 +365,8 @@ mod tests {
             series.add(system, f64::from(at), metrics);
         };
         [FD_TREE, LSM].into_iter().for_each(|system| add(system, 7, index));
+        PLACED.into_iter().for_each(|(system, _)| add(system, 7, placed[0]));
+        SHUFFLED.into_iter().for_each(|(system, _)| add(system, 7, placed[1]));
         add(RANDOM, 7, random[0]);
         add(RANDOM, 28, random[1]);
         series
@@ -298,12 +380,15 @@ mod tests {
         assert_eq!(spare_space_helps(&series(1.5, [4.0, 2.0])), Ok(()));
         assert!(spare_space_helps(&series(1.5, [4.0, 3.0])).is_err());
         assert!(spare_space_helps(&Series::default()).is_err());
+        let judge = |of| placement_helps(&placed(1.5, [4.0, 2.0], of));
+        assert_eq!(judge([1.1, 1.2]), Ok(()));
+        assert!(judge([1.11, 1.2]).is_err() && judge([1.1, 1.1]).is_err());
     }
 
     #[test]
     fn it_runs() {
         let (found, _) = run(Scale::Tiny, &mut Silent).unwrap();
-        assert_eq!(found.points.len(), 3);
+        assert_eq!(found.points.len(), 9);
         for point in &found.points {
             assert!(point.value(AMPLIFICATION) >= Ok(1.0), "{point:?}");
             let used = point.value(USED).unwrap();

@@ -17,6 +17,7 @@ use esker_peers::{Arrangement, Name};
 use serde_json::Value;
 
 use crate::stores::bars;
+use crate::stores::media::Media;
 use crate::stores::rows::Row;
 use crate::stores::sizes::{self, Sizes};
 use crate::stores::task::Task;
@@ -47,6 +48,8 @@ pub struct Plan {
     pub systems: Vec<Name>,
     /// The kind of index and the policy of Esker's keyspaces.
     pub arrangement: Arrangement,
+    /// The simulated SSD on which Esker's files are, if any. Then nothing is judged.
+    pub media: Option<Media>,
     /// The folder in which the stores are made; what is made there is removed.
     pub folder: PathBuf,
     /// Writes a second during a full merge; by default a share of RocksDB's rate of loading.
@@ -94,7 +97,9 @@ pub fn bench(plan: &Plan, watch: &mut dyn Watch) -> Result<Findings> {
         bench.row(row)?;
     }
     bench.remove(&plan.folder.join(LOADED))?;
-    bench.found.verdicts = bars::judge(&bench.found, plan.arrangement);
+    if plan.media.is_none() {
+        bench.found.verdicts = bars::judge(&bench.found, plan.arrangement);
+    }
     Ok(bench.found)
 }
 
@@ -136,7 +141,13 @@ impl Bench<'_> {
             let note = format!("they are merged by the policy {policy}");
             self.found.notes.push(note);
         }
-        if plan.scale != Scale::Full {
+        if let Some(media) = &plan.media {
+            self.found.set("media", media.to_json());
+            let note = "esker's files are on a simulated SSD: bytes, erases and wear are those of \
+                        the device; rates and latencies include the simulation, and no bar is \
+                        judged";
+            self.found.notes.push(note.to_owned());
+        } else if plan.scale != Scale::Full {
             let note = "the bars are made for the full scale";
             self.found.notes.push(note.to_owned());
         }
@@ -244,6 +255,7 @@ impl Bench<'_> {
             row: run.row,
             system: run.system,
             arrangement: self.plan.arrangement,
+            media: self.plan.media.clone(),
             scale: self.plan.scale,
             folder: folder.to_owned(),
             seed: u64::from(run.number) + 1,

@@ -9,12 +9,12 @@ use esker_lab_measure::cgroup;
 use esker_lab_measure::process::{DeviceBytes, resident_peak_bytes};
 use esker_lab_measure::space::Peak;
 use esker_lab_result::Metrics;
-use esker_peers::system;
 use parking_lot::Mutex;
 
 use crate::stores::rows::{self, Row, Run, Tell};
 use crate::stores::sizes::Sizes;
 use crate::stores::task::{Message, Task};
+use crate::stores::{media, opening};
 use crate::{Error, Result};
 
 /// Bytes that a process may have resident beyond its budget and a tenth of it: code, stacks,
@@ -64,7 +64,9 @@ pub fn perform(task: &Task, tell: &dyn Tell) -> Result<Metrics> {
 
 fn in_open_store(task: &Task, tell: &dyn Tell) -> Result<Metrics> {
     let sizes = Sizes::at(task.scale);
-    let store = system::open(task.system, &task.folder, sizes.budget_bytes, task.arrangement)?;
+    let ssd = opening::device(task)?;
+    let store = opening::open(task, ssd.as_ref())?;
+    let reported = ssd.as_ref().map(|ssd| ssd.report());
     let (control, peak, stop) = (Control::default(), Peak::default(), Stop::default());
     let before = DeviceBytes::now();
     let run = Run { task, sizes, store: store.as_ref(), control: &control, peak: &peak, tell };
@@ -80,6 +82,9 @@ fn in_open_store(task: &Task, tell: &dyn Tell) -> Result<Metrics> {
         metrics
     })?;
     store.close()?;
+    if let (Some(ssd), Some(before)) = (&ssd, &reported) {
+        metrics.extend(media::metrics(before, &ssd.report(), ssd));
+    }
     if let (Some(now), Some(before)) = (DeviceBytes::now(), before) {
         let bytes = now.since(before);
         metrics.insert("process_bytes_read".to_owned(), bytes.read as f64);

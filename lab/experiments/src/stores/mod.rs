@@ -10,12 +10,14 @@
 //!   arrivals · latency · background · process · space · cgroup        `esker-lab-measure`
 //! ```
 //!
-//! Reading order: [`sizes`] (how much of everything), [`task`] (one run), [`rows`], [`child`],
-//! [`mod@bench`]; then [`bars`] (what must hold of what was found).
+//! Reading order: [`sizes`] (how much of everything), [`media`] (simulated SSDs), [`task`] (one
+//! run), [`rows`], [`child`], [`mod@bench`]; then [`bars`] (what must hold of what was found).
 
 pub mod bars;
 pub mod bench;
 pub mod child;
+pub mod media;
+mod opening;
 pub mod rows;
 pub mod sizes;
 pub mod task;

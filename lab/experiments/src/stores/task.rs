@@ -8,6 +8,7 @@ use esker_lab_result::Metrics;
 use esker_peers::{Arrangement, Name};
 use serde_json::{Value, json};
 
+use crate::stores::media::Media;
 use crate::stores::rows::Row;
 use crate::{Error, Result};
 
@@ -20,6 +21,8 @@ pub struct Task {
     pub system: Name,
     /// The kind of index and the policy of Esker's keyspace.
     pub arrangement: Arrangement,
+    /// The simulated SSD on which Esker's files are, if any.
+    pub media: Option<Media>,
     /// The scale, from which the sizes follow.
     pub scale: Scale,
     /// The store's folder: loaded before, except for the rows that load it.
@@ -43,6 +46,7 @@ impl Task {
             "system": self.system.as_str(),
             "index": self.arrangement.index.name(),
             "policy": self.arrangement.policy.name(),
+            "media": self.media.as_ref().map(Media::to_json),
             "scale": self.scale.as_str(),
             "folder": self.folder.to_string_lossy(),
             "seed": self.seed,
@@ -68,6 +72,10 @@ impl Task {
                 arrangement: Arrangement {
                     index: word("index")?.parse().ok()?,
                     policy: word("policy")?.parse::<Compaction>().ok()?.policy(),
+                },
+                media: match value.get("media")? {
+                    Value::Null => None,
+                    media => Some(Media::from_json(media)?),
                 },
                 scale: Scale::parse(word("scale")?)?,
                 folder: PathBuf::from(word("folder")?),
@@ -143,6 +151,7 @@ mod tests {
             row: Row::Merge,
             system: Name::Fjall,
             arrangement: Arrangement { index: IndexKind::Lsm, policy: CompactionPolicy::Mixed },
+            media: Some(Media::of("nand:femu", &[("op", "14")]).unwrap()),
             scale: Scale::Small,
             folder: "/a b/\"c\"".into(),
             seed: u64::MAX,
@@ -151,7 +160,7 @@ mod tests {
             crash: false,
         };
         assert_eq!(Task::from_json(&task.to_json()).unwrap(), task);
-        let bare = Task { group: None, crash: true, ..task };
+        let bare = Task { group: None, media: None, crash: true, ..task };
         assert_eq!(Task::from_json(&bare.to_json()).unwrap(), bare);
         for text in ["", "{}", "[1]", "{\"row\":\"merge\"}"] {
             assert!(Task::from_json(text).is_err());

@@ -150,6 +150,7 @@ mod tests {
             row: Row::Load,
             system: Name::Esker,
             arrangement: esker_peers::Arrangement::default(),
+            media: None,
             scale: Scale::Tiny,
             folder: "/x".into(),
             seed: 1,

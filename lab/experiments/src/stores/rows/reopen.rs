@@ -3,7 +3,6 @@
 //! Two processes: one loads, fills the memtable, begins a full merge, goes on writing, and is
 //! killed when about half of the data has been rewritten; the other opens what is left.
 
-use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
@@ -11,13 +10,13 @@ use esker_lab_measure::arrivals::{PATIENCE, Schedule, Window, drive};
 use esker_lab_measure::background::joined;
 use esker_lab_measure::space::occupied_bytes;
 use esker_lab_result::Metrics;
-use esker_peers::system;
 use esker_workload::uniform::{self, Overwrite};
 use esker_workload::{Request, entry};
 
 use crate::stores::rows::Run;
 use crate::stores::sizes::Sizes;
 use crate::stores::task::Task;
+use crate::stores::{media, opening};
 use crate::{Error, Result};
 
 /// Writes a second that keep the memtable full while the merge runs.
@@ -70,9 +69,10 @@ fn fill_memtable(run: &Run<'_>, requests: &mut Overwrite) -> Result<()> {
 pub(crate) fn measure(task: &Task) -> Result<Metrics> {
     let sizes = Sizes::at(task.scale);
     let occupied = occupied_bytes(&task.folder);
+    let ssd = opening::device(task)?;
+    let reported = ssd.as_ref().map(|ssd| ssd.report());
     let start = Instant::now();
-    let store =
-        system::open(task.system, Path::new(&task.folder), sizes.budget_bytes, task.arrangement)?;
+    let store = opening::open(task, ssd.as_ref())?;
     let opening = start.elapsed();
     let found = store.get(&entry::key(sizes.crash_entries / 2))?;
     let answered = start.elapsed();
@@ -80,9 +80,13 @@ pub(crate) fn measure(task: &Task) -> Result<Metrics> {
         return Err(Error::Invalid("an entry is lost after the crash".to_owned()));
     }
     store.close()?;
-    Ok(Metrics::from([
+    let mut metrics = Metrics::from([
         ("open_seconds".to_owned(), opening.as_secs_f64()),
         ("first_read_seconds".to_owned(), answered.as_secs_f64()),
         ("occupied_bytes".to_owned(), occupied as f64),
-    ]))
+    ]);
+    if let (Some(ssd), Some(before)) = (&ssd, &reported) {
+        metrics.extend(media::metrics(before, &ssd.report(), ssd));
+    }
+    Ok(metrics)
 }

@@ -22,6 +22,7 @@ fn measure(row: Row, folder: &std::path::Path) -> Metrics {
         row,
         system: Name::Esker,
         arrangement: Arrangement::default(),
+        media: None,
         scale: Scale::Tiny,
         folder: folder.to_owned(),
         seed: 1,
