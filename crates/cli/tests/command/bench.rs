@@ -51,6 +51,47 @@ fn every_row_runs(index: &str) {
 }
 
 #[test]
+fn rows_run_on_a_simulated_ssd() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("found.json");
+    let answer = esker([
+        "bench".as_ref(),
+        "--scale=tiny".as_ref(),
+        "--rows=load,overwrite,values-1000,reopen".as_ref(),
+        "--media=nand:slc512".as_ref(),
+        "--capacity=24".as_ref(),
+        "--placement=purpose".as_ref(),
+        "--json".as_ref(),
+        json.as_os_str(),
+    ]);
+    assert_eq!(answer.code(), 0, "{}", answer.stderr());
+    let found: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let measured = found["measured"].as_array().unwrap();
+    assert_eq!(measured.len(), 4, "{found}");
+    for of in measured {
+        let value = |metric: &str| of["runs"][0][metric].as_f64().unwrap();
+        let product = value("device_written_bytes") * value("device_amplification");
+        assert!((product / value("device_programmed_bytes") - 1.0).abs() < 1e-6, "{of}");
+        assert!(value("device_amplification") >= 1.0 && value("device_used_share") > 0.0, "{of}");
+    }
+    assert_eq!(found["verdicts"].as_array().unwrap().len(), 0, "no bar is for simulated devices");
+    let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
+    for words in ["device_amplification", "device_erases", "values of 1,000 bytes", "simulated SSD"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    esker(["bench", "--media=femu"]).fails(2, &["nand:PRESET", "femu"]);
+    esker(["bench", "--media=nand:optane"]).fails(2, &["optane", "mqsim, femu"]);
+    esker(["bench", "--media=nand:femu", "--op=0"]).fails(2, &["percentage"]);
+    esker(["bench", "--op=7"]).fails(2, &["--media"]);
+    esker(["bench", "--media=nand:femu", "--live"]).fails(2, &["--live"]);
+    let small = ["bench", "--scale=tiny", "--rows=load", "--media=nand:slc512", "--capacity=1"];
+    let answer = esker(small);
+    assert_eq!(answer.code(), 5);
+    assert!(answer.stderr().contains("no space left"), "{}", answer.stderr());
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_before_anything_runs() {
     esker(["bench", "--rows=load,walk"]).fails(2, &["walk", "merge-space"]);
     esker(["bench", "--rate=0"]).fails(2, &["rate"]);

@@ -167,9 +167,91 @@ fn mistakes_are_one_line_that_says_what_there_is() {
     sim(&["--json", &format!("{missing}/report.json")]).fails(5, &["report.json"]);
 }
 
+/// Records a small store to `name`, and answers the report and the trace's bytes.
+fn record(place: &Place, name: &str, arguments: &[&str]) -> (Value, Vec<u8>) {
+    let file = place.path(name).into_os_string().into_string().unwrap();
+    let small = ["flash", "record", "--memory", "1", "--out", &file, "--json"];
+    let report = esker([&small, arguments].concat()).json();
+    (report, std::fs::read(file).unwrap())
+}
+
+#[test]
+fn a_store_is_recorded_and_replayed() {
+    let place = Place::new();
+    for index in ["fdtree", "lsm"] {
+        let arguments = ["--index", index, "--entries=50000", "--workload=mixed:20"];
+        let (report, bytes) = record(&place, "a", &arguments);
+        assert_eq!(record(&place, "b", &arguments).1, bytes);
+        let number = |value: &Value| value.as_u64().unwrap();
+        let written = &report["bytes_written"];
+        assert!(number(&written["log"]) > 50_000 * 4 * 100, "{report}");
+        for purpose in ["flush", "merge", "manifest"] {
+            assert!(number(&written[purpose]) > 0, "{purpose}: {report}");
+        }
+        assert!(number(&report["bytes_read"]) > 0 && number(&report["flushes"]) > 0);
+        let trace = format!("esker:{}", place.path("a").display());
+        let mib = (number(&report["end_bytes"]) / (1 << 20) + 1).to_string();
+        let device = ["--preset=slc512", "--blocks", "65536", "--trace", &trace, "--fresh"];
+        let sim = |more: &[&str]| esker([&["flash", "sim", "--json"], more].concat()).json();
+        let replayed = sim(&device);
+        let all: u64 = written.as_object().unwrap().values().map(number).sum();
+        assert_eq!(number(&replayed["runs"][0]["host"]["bytes_written"]), all);
+        // A device that the store fills.
+        let full = ["--preset=femu", "--pages=64", "--trace", &trace, "--fresh", "--capacity"];
+        let runs = sim(&[&full[..], &[&mib, "--sweep", "placement=none,purpose"]].concat());
+        let factor = |at: usize| runs["runs"][at]["write_amplification"].as_f64().unwrap();
+        let is_better = if index == "lsm" { factor(0) > factor(1) } else { factor(0) >= factor(1) };
+        assert!(is_better && factor(1) >= 1.0, "{index}: {} {}", factor(0), factor(1));
+        assert_eq!((&runs["runs"][1]["run"]["streams"]), &5);
+        // What has one stream says so.
+        let one = ["flash", "sim", "--ftl=dftl", "--placement=purpose"];
+        let text = esker([&one, &full[..], &["64"]].concat());
+        assert!(text.text().contains("placement purpose (this layer has one stream)"));
+    }
+}
+
+#[test]
+fn other_recordings() {
+    let place = Place::new();
+    let pages = ["--store", "pages", "--entries", "2000", "--ops", "3000", "--workload=zipf:0.9"];
+    let (report, bytes) = record(&place, "a", &pages);
+    assert_eq!(record(&place, "b", &pages).1, bytes);
+    assert!(report["flushes"].as_u64().unwrap() >= 5000 / 8, "{report}");
+    let folder = place.path("files").into_os_string().into_string().unwrap();
+    let (timed, _) =
+        record(&place, "c", &["--timed", "--entries=20000", "--ops=1000", "--dir", &folder]);
+    assert_eq!(timed["requests"], 21_000);
+    assert!(std::fs::read_dir(&folder).unwrap().count() > 2);
+    let trace = format!("esker:{}", place.path("c").display());
+    let arguments = ["flash", "sim", "--preset=femu", "--fresh", "--timed", "--json", "--trace"];
+    let replayed = esker([&arguments[..], &[&trace]].concat()).json();
+    assert!(replayed["runs"][0]["simulated_ns"].as_u64().unwrap() > 0);
+    let text = esker(["flash", "record", "--entries=10", "--out", &trace[6..]]);
+    assert!(text.text().contains("50 requests") && text.text().contains("--capacity"));
+
+    let out = &trace[6..];
+    let refused = |arguments: &[&str]| {
+        esker([&["flash", "record", "--entries=10", "--out", out], arguments].concat())
+    };
+    refused(&["--dir", &folder]).fails(2, &["files", "not empty"]);
+    refused(&["--workload=burst"]).fails(2, &["burst", "zipf:THETA"]);
+    refused(&["--store=pages", "--index=lsm"]).fails(2, &["--index", "--store kv"]);
+    refused(&["--page-size=100"]).fails(2, &["100", "4096"]);
+    esker(["flash", "record", "--out", "/nowhere/at/all"]).fails(5, &["/nowhere/at/all"]);
+    sim(&["--placement=purpose"]).fails(2, &["placement", "flash record"]);
+    let msr = format!("msr:{}", place.write("a.csv", MSR));
+    sim(&["--placement=purpose", "--trace", &msr]).fails(2, &["placement", "flash record"]);
+    sim(&["--placement=level"]).fails(2, &["level", "streams:1"]);
+}
+
 #[test]
 fn every_option_has_a_line_of_help() {
-    let help = esker(["flash", "sim", "--help"]).text().to_owned();
+    every_option_is_described("sim");
+    every_option_is_described("record");
+}
+
+fn every_option_is_described(command: &str) {
+    let help = esker(["flash", command, "--help"]).text().to_owned();
     assert!(help.contains("Examples:"));
     let mut lines = help.lines().skip_while(|line| *line != "Options:").skip(1).peekable();
     while let Some(line) = lines.next() {

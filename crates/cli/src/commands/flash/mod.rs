@@ -1,8 +1,9 @@
 //! `flash`: simulated flash devices with a translation layer.
 //!
 //! Reading order: here (what can be typed), `sim` (the runs), `sweep` (several of them), `show`
-//! (their reports as text).
+//! (their reports as text), `record` (traces of a store's files).
 
+mod record;
 mod show;
 mod sim;
 mod sweep;
@@ -16,7 +17,8 @@ use esker_terminal::exit::Failure;
 
 pub(crate) const HELP: &str = "\
 A simulated NAND flash device runs a translation layer under a workload or a recorded trace, and
-reports write amplification, wear and latencies: `esker flash sim --help`.";
+reports write amplification, wear and latencies: `esker flash sim --help`. What a store does to its
+device is recorded as such a trace: `esker flash record --help`.";
 
 pub(crate) const SIM_HELP: &str = "\
 Simulate a NAND flash device with a translation layer
@@ -43,6 +45,7 @@ Examples:
   esker flash sim --preset femu --workload randwrite --sweep op=7,14,28
   esker flash sim --preset mqsim --blocks 64 --trace msr:web_0.csv.gz --wrap --timed
   esker flash sim --preset tlc --blocks 32 --workload zipf:0.99 --sweep gc=greedy,cost-benefit
+  esker flash sim --capacity 300 --trace esker:t --fresh --sweep placement=none,purpose
   esker flash sim --preset jasmine --ftl dftl --workload mixed:70 --qd 32 --json report.json";
 
 #[derive(Debug, Args)]
@@ -57,6 +60,9 @@ pub(super) enum Command {
     /// Simulate a device under a trace or a workload
     #[command(long_about = SIM_HELP, after_help = SIM_EXAMPLES)]
     Sim(Box<Sim>),
+    /// Record what a store does to its device as a trace
+    #[command(long_about = record::HELP, after_help = record::EXAMPLES)]
+    Record(record::Record),
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +74,10 @@ pub(super) struct Sim {
     /// Blocks of a plane, instead of the preset's
     #[arg(long, value_name = "N")]
     blocks: Option<u32>,
+    /// MiB that the host can use, instead of a number of blocks; on fewer dies than the preset's if
+    /// they had less than 64 blocks
+    #[arg(long, value_name = "MIB", conflicts_with = "blocks")]
+    capacity: Option<u32>,
     /// Channels
     #[arg(long, value_name = "N")]
     channels: Option<u32>,
@@ -94,6 +104,10 @@ pub(super) struct Sim {
     /// Over-provisioning: spare blocks in percent of the usable ones
     #[arg(long, value_name = "PERCENT", default_value = "7")]
     op: String,
+    /// Streams of writes with open blocks of their own: none, purpose (what a recorded trace says
+    /// that its writes are for), streams:N (its numbers, as they are)
+    #[arg(long, value_name = "HOW", default_value = "none")]
+    placement: String,
     /// Replay a trace, given as FORMAT:FILE
     #[arg(long, value_name = "FORMAT:FILE", conflicts_with = "workload")]
     trace: Option<String>,
@@ -139,5 +153,6 @@ pub(super) struct Sim {
 pub(super) fn run(args: &Flash) -> Result<(), Failure> {
     match &args.command {
         Command::Sim(args) => sim::run(args),
+        Command::Record(args) => record::run(args),
     }
 }

@@ -1,6 +1,7 @@
 //! Reports of simulations as text.
 
 use esker_flash::nand::{Latencies, Operations};
+use esker_flash::placement::Placement;
 use esker_flash::report::{Report, causes};
 use esker_flash::run::spec::{Input, Spec};
 use esker_flash::run::{Pace, WarmUp};
@@ -11,6 +12,10 @@ use super::sweep::Axis;
 
 const PERCENTILES: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
+
+/// The settings of the device's sizes.
+const SIZES: [&str; 8] =
+    ["preset", "channels", "dies", "planes", "blocks", "pages", "page-size", "capacity"];
 
 /// Everything about one simulation.
 pub(super) fn one(report: &Report) -> String {
@@ -56,9 +61,12 @@ pub(super) fn one(report: &Report) -> String {
 pub(super) fn heading(report: &Report, axes: &[Axis]) -> String {
     let varies = |names: &[&str]| axes.iter().any(|axis| names.contains(&axis.name.as_str()));
     let mut lines = Vec::new();
-    let sizes = ["preset", "channels", "dies", "planes", "blocks", "pages", "page-size"];
-    if !varies(&sizes) {
-        let usable = match varies(&["op", "ftl"]) {
+    let is_fitted = report.spec.capacity_bytes.filter(|_| report.spec.sizes.blocks.is_none());
+    if let Some(bytes) = is_fitted.filter(|_| !varies(&SIZES) && varies(&["op", "placement"])) {
+        // The number of blocks follows from what varies.
+        lines.push(format!("{}: {} usable", report.spec.preset.name, HumanBytes(bytes)));
+    } else if !varies(&SIZES) {
+        let usable = match varies(&["op", "ftl", "placement"]) {
             true => String::new(),
             false => format!(
                 ", {} usable ({} % over-provisioning)",
@@ -91,6 +99,12 @@ fn run_line(spec: &Spec, report: &Report, varies: &dyn Fn(&[&str]) -> bool) -> S
     if !varies(&["gc"]) {
         parts.push(format!("collection {}", spec.policy));
     }
+    if !varies(&["placement"]) && spec.placement != Placement::None {
+        parts.push(match report.streams {
+            1 => format!("placement {} (this layer has one stream)", spec.placement),
+            count => format!("placement {} ({count} streams)", spec.placement),
+        });
+    }
     if !varies(&["workload", "trace"]) {
         parts.push(match &spec.input {
             Input::Trace(source) => source.to_string(),
@@ -117,8 +131,7 @@ fn run_line(spec: &Spec, report: &Report, varies: &dyn Fn(&[&str]) -> bool) -> S
 
 /// Whether all runs of a sweep have as many requests.
 fn axes_leave_requests(varies: &dyn Fn(&[&str]) -> bool) -> bool {
-    let sizes = ["preset", "channels", "dies", "planes", "blocks", "pages", "page-size"];
-    !varies(&sizes) && !varies(&["op", "ftl", "workload", "trace", "ops", "request-pages"])
+    !varies(&SIZES) && !varies(&["op", "ftl", "workload", "trace", "ops", "request-pages"])
 }
 
 /// A line for each run of a sweep.
