@@ -75,13 +75,15 @@ struct Requests {
     start: Option<u64>,
 }
 
-/// Bytes of a chunk: offsets and sizes as words, truth values, times as words or nothing.
+/// Bytes of a chunk: offsets and sizes as words, truth values, times as words or nothing, streams
+/// as bytes or nothing.
 #[derive(Default)]
 struct Columns {
     offsets: Vec<u8>,
     sizes: Vec<u8>,
     is_write: Vec<u8>,
     times: Vec<u8>,
+    streams: Vec<u8>,
 }
 
 impl Iterator for Requests {
@@ -110,7 +112,7 @@ impl Iterator for Requests {
             offset: word(&self.columns.offsets, index)?,
             length: word(&self.columns.sizes, index)?,
             kind: if is_write { OpKind::Write } else { OpKind::Read },
-            stream: 0,
+            stream: self.columns.streams.get(index).copied().unwrap_or(0),
         }))
     }
 }
@@ -122,9 +124,13 @@ impl Requests {
         let column = |index: usize| -> PyResult<Vec<u8>> {
             Ok(chunk.get_item(index)?.cast::<PyBytes>()?.as_bytes().to_vec())
         };
-        let times = if chunk.len() > 3 { column(3)? } else { Vec::new() };
-        self.columns =
-            Columns { offsets: column(0)?, sizes: column(1)?, is_write: column(2)?, times };
+        self.columns = Columns {
+            offsets: column(0)?,
+            sizes: column(1)?,
+            is_write: column(2)?,
+            times: column(3)?,
+            streams: column(4)?,
+        };
         self.next = 0;
         self.at += self.columns.is_write.len() as u64;
         if self.columns.is_write.is_empty() {

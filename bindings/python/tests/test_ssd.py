@@ -62,6 +62,20 @@ def test_clocks():
     assert closed["simulated_ns"] < report["simulated_ns"]
 
 
+def test_streams_keep_lifetimes_apart():
+    # Two logs, a short one and a long one, whose writes alternate.
+    at = np.arange(120_000)
+    pages = np.where(at % 2 == 0, at // 2 % 500, 500 + at // 2 % 5500)
+    given = {"fresh": True, "preset": "slc512", "capacity": 3, "streams": at % 2}
+
+    def run(placement):
+        return ssd.simulate(pages * PAGE, PAGE, True, placement=placement, **given)
+
+    mixed, apart = run("none"), run("streams:2")
+    assert (mixed["run"]["streams"], apart["run"]["streams"]) == (1, 2)
+    assert apart["write_amplification"] < 1.02 < mixed["write_amplification"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -73,6 +87,10 @@ def test_clocks():
         ({"blocks": 0}, "from 1"),
         ({"blocks": 3}, "blocks in a die"),
         ({"timed": True}, "give times"),
+        ({"placement": "purpose"}, "give streams"),
+        ({"placement": "level", "streams": 1}, "none, purpose"),
+        ({"streams": [256]}, r"streams\[0\] is 256"),
+        ({"streams": [-1]}, "negative"),
         ({"offsets": [-512]}, r"offsets\[0\] is -512"),
         ({"offsets": [1 << 40]}, "wrap"),
         ({"offsets": [[0]]}, "dimensions"),
