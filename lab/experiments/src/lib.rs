@@ -17,6 +17,7 @@ pub mod experiment;
 pub mod fdtree;
 pub mod flash;
 pub mod lsm;
+pub mod machine;
 pub mod multiversion;
 pub mod operations;
 pub mod patch;

@@ -1,71 +1,56 @@
 //! Open files: the main file of a connection, and its journal.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::slice;
 
 use super::database::Database;
 use super::guard;
 use super::host::host;
-use super::types::{File, IoMethods, POWERSAFE_OVERWRITE, control};
+use super::opened::{self, Bytes, Locks, inner, usable};
+use super::types::{File, IoMethods, control};
 use crate::code::{Code, Result};
 use crate::connection::Connection;
 use crate::kept::OpenJournal;
 use crate::pragma::{Answer, pragma};
 
-/// Bytes of a sector, as SQLite's journal counts them.
-const SECTOR: c_int = 512;
-
-/// The contents of SQLite's memory for a file of ours.
-#[repr(C)]
-#[derive(Debug)]
-pub struct OpenFile {
-    base: File,
-    /// From a box; of the type that the methods are for. Null once it is closed.
-    inner: *mut c_void,
-}
-
 static DATABASE: IoMethods = IoMethods {
     version: 1,
-    close: close::<Connection>,
-    read: read::<Connection>,
-    write: write::<Connection>,
-    truncate: truncate::<Connection>,
-    sync: sync::<Connection>,
-    file_size: file_size::<Connection>,
-    lock: lock_database,
-    unlock: unlock_database,
-    check_reserved_lock: check_reserved_lock_of_database,
+    close: opened::close::<Connection>,
+    read: opened::read::<Connection>,
+    write: opened::write::<Connection>,
+    truncate: opened::truncate::<Connection>,
+    sync: opened::sync::<Connection>,
+    file_size: opened::file_size::<Connection>,
+    lock: opened::lock::<Connection>,
+    unlock: opened::unlock::<Connection>,
+    check_reserved_lock: opened::has_writer::<Connection>,
     file_control: control_database,
-    sector_size,
-    device_characteristics,
+    sector_size: opened::sector_size,
+    device_characteristics: opened::device_characteristics,
+    shm_map: None,
+    shm_lock: None,
+    shm_barrier: None,
+    shm_unmap: None,
 };
 
 static JOURNAL: IoMethods = IoMethods {
     version: 1,
-    close: close::<OpenJournal>,
-    read: read::<OpenJournal>,
-    write: write::<OpenJournal>,
-    truncate: truncate::<OpenJournal>,
-    sync: sync::<OpenJournal>,
-    file_size: file_size::<OpenJournal>,
-    lock: no_lock,
-    unlock: no_lock,
-    check_reserved_lock: no_reserved_lock,
-    file_control: no_control,
-    sector_size,
-    device_characteristics,
+    close: opened::close::<OpenJournal>,
+    read: opened::read::<OpenJournal>,
+    write: opened::write::<OpenJournal>,
+    truncate: opened::truncate::<OpenJournal>,
+    sync: opened::sync::<OpenJournal>,
+    file_size: opened::file_size::<OpenJournal>,
+    lock: opened::no_lock,
+    unlock: opened::no_lock,
+    check_reserved_lock: opened::no_reserved_lock,
+    file_control: opened::no_control,
+    sector_size: opened::sector_size,
+    device_characteristics: opened::device_characteristics,
+    shm_map: None,
+    shm_lock: None,
+    shm_barrier: None,
+    shm_unmap: None,
 };
-
-/// The operations that both kinds of file have.
-trait Bytes {
-    /// Whether the parent of this process opened it.
-    fn is_inherited(&self) -> bool;
-    fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result;
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result;
-    fn truncate(&mut self, len: u64) -> Result;
-    fn sync(&mut self);
-    fn size(&self) -> Result<u64>;
-}
 
 impl Bytes for Connection {
     fn is_inherited(&self) -> bool {
@@ -84,12 +69,28 @@ impl Bytes for Connection {
         self.truncate(len)
     }
 
-    fn sync(&mut self) {
+    fn sync(&mut self) -> Result {
         self.sync();
+        Ok(())
     }
 
     fn size(&self) -> Result<u64> {
         self.size()
+    }
+}
+
+impl Locks for Connection {
+    fn lock(&mut self, level: c_int) -> Result {
+        self.lock(level)
+    }
+
+    fn unlock(&mut self, level: c_int) -> Result {
+        self.unlock(level);
+        Ok(())
+    }
+
+    fn has_writer(&self) -> Result<bool> {
+        self.has_writer()
     }
 }
 
@@ -111,8 +112,9 @@ impl Bytes for OpenJournal {
         Self::truncate(self, len)
     }
 
-    fn sync(&mut self) {
+    fn sync(&mut self) -> Result {
         Self::sync(self);
+        Ok(())
     }
 
     fn size(&self) -> Result<u64> {
@@ -123,11 +125,10 @@ impl Bytes for OpenJournal {
 /// Makes a file of a connection.
 ///
 /// # Safety
-/// `file` is memory of at least the size of [`OpenFile`].
+/// `file` is memory of at least the size of [`opened::OpenFile`].
 pub unsafe fn put_connection(file: *mut File, connection: Connection) {
-    let inner = Box::into_raw(Box::new(connection)).cast();
     // SAFETY: by the caller's promise.
-    unsafe { file.cast::<OpenFile>().write(OpenFile { base: File { methods: &DATABASE }, inner }) };
+    unsafe { opened::put(file, connection, &DATABASE) };
 }
 
 /// Makes a file of a journal.
@@ -135,9 +136,8 @@ pub unsafe fn put_connection(file: *mut File, connection: Connection) {
 /// # Safety
 /// As [`put_connection`].
 pub unsafe fn put_journal(file: *mut File, journal: OpenJournal) {
-    let inner = Box::into_raw(Box::new(journal)).cast();
     // SAFETY: by the caller's promise.
-    unsafe { file.cast::<OpenFile>().write(OpenFile { base: File { methods: &JOURNAL }, inner }) };
+    unsafe { opened::put(file, journal, &JOURNAL) };
 }
 
 /// The connection that a file belongs to, if it is a database of ours.
@@ -151,125 +151,6 @@ pub unsafe fn connection<'a>(file: *mut File) -> Option<&'a mut Connection> {
     }
     // SAFETY: with these methods it is ours, and holds a connection until it is closed.
     unsafe { inner(file) }.ok()
-}
-
-/// The object that a file of ours holds.
-///
-/// # Safety
-/// The file was made with the methods for `T`, and no other code uses it during the result's life.
-unsafe fn inner<'a, T>(file: *mut File) -> Result<&'a mut T> {
-    // SAFETY: by the caller's promise.
-    unsafe { (*file.cast::<OpenFile>()).inner.cast::<T>().as_mut() }.ok_or(Code::ERROR)
-}
-
-/// The object that a file of ours holds, unless the parent of this process opened it.
-///
-/// # Safety
-/// As [`inner`].
-unsafe fn usable<'a, T: Bytes>(file: *mut File) -> Result<&'a mut T> {
-    // SAFETY: by the caller's promise.
-    let inner = unsafe { inner::<T>(file) }?;
-    if inner.is_inherited() { Err(Code::IOERR_LOCK) } else { Ok(inner) }
-}
-
-unsafe extern "C" fn close<T: Bytes>(file: *mut File) -> c_int {
-    guard(|| {
-        let file = file.cast::<OpenFile>();
-        // SAFETY: the file is ours; what it holds came from a box and is given back once.
-        let inner = unsafe { std::mem::replace(&mut (*file).inner, std::ptr::null_mut()) };
-        if !inner.is_null() {
-            // SAFETY: as above.
-            let inner = unsafe { Box::from_raw(inner.cast::<T>()) };
-            if inner.is_inherited() {
-                std::mem::forget(inner);
-            }
-        }
-        Ok(())
-    })
-}
-
-fn place(offset: i64, len: c_int, code: Code) -> Result<(u64, usize)> {
-    let offset = u64::try_from(offset).map_err(|_| code)?;
-    Ok((offset, usize::try_from(len).map_err(|_| code)?))
-}
-
-unsafe extern "C" fn read<T: Bytes>(
-    file: *mut File,
-    buf: *mut c_void,
-    len: c_int,
-    offset: i64,
-) -> c_int {
-    guard(|| {
-        let (offset, len) = place(offset, len, Code::IOERR_READ)?;
-        // SAFETY: SQLite passes memory for this many bytes.
-        let buf = unsafe { slice::from_raw_parts_mut(buf.cast::<u8>(), len) };
-        // SAFETY: the methods are for `T`.
-        unsafe { usable::<T>(file) }?.read(offset, buf)
-    })
-}
-
-unsafe extern "C" fn write<T: Bytes>(
-    file: *mut File,
-    bytes: *const c_void,
-    len: c_int,
-    offset: i64,
-) -> c_int {
-    guard(|| {
-        let (offset, len) = place(offset, len, Code::IOERR_WRITE)?;
-        // SAFETY: SQLite passes this many bytes.
-        let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), len) };
-        // SAFETY: the methods are for `T`.
-        unsafe { usable::<T>(file) }?.write(offset, bytes)
-    })
-}
-
-unsafe extern "C" fn truncate<T: Bytes>(file: *mut File, len: i64) -> c_int {
-    guard(|| {
-        let (len, _) = place(len, 0, Code::IOERR_WRITE)?;
-        // SAFETY: the methods are for `T`.
-        unsafe { usable::<T>(file) }?.truncate(len)
-    })
-}
-
-unsafe extern "C" fn sync<T: Bytes>(file: *mut File, _: c_int) -> c_int {
-    guard(|| {
-        // SAFETY: the methods are for `T`.
-        unsafe { usable::<T>(file) }?.sync();
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn file_size<T: Bytes>(file: *mut File, out: *mut i64) -> c_int {
-    guard(|| {
-        // SAFETY: the methods are for `T`.
-        let size = unsafe { usable::<T>(file) }?.size()?;
-        // SAFETY: SQLite passes room for the answer.
-        unsafe { out.write(i64::try_from(size).unwrap_or(i64::MAX)) };
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn lock_database(file: *mut File, level: c_int) -> c_int {
-    // SAFETY: the methods are those of a database.
-    guard(|| unsafe { usable::<Connection>(file) }?.lock(level))
-}
-
-unsafe extern "C" fn unlock_database(file: *mut File, level: c_int) -> c_int {
-    guard(|| {
-        // SAFETY: the methods are those of a database.
-        unsafe { usable::<Connection>(file) }?.unlock(level);
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn check_reserved_lock_of_database(file: *mut File, out: *mut c_int) -> c_int {
-    guard(|| {
-        // SAFETY: the methods are those of a database.
-        let has_writer = unsafe { usable::<Connection>(file) }?.has_writer()?;
-        // SAFETY: SQLite passes room for the answer.
-        unsafe { out.write(c_int::from(has_writer)) };
-        Ok(())
-    })
 }
 
 unsafe extern "C" fn control_database(
@@ -343,26 +224,4 @@ unsafe fn answer_pragma(connection: &mut Connection, arguments: *mut *mut c_char
         Ok(Answer::Row(row)) => tell(&row),
         Err((code, message)) => tell(&message).and(Err(code)),
     }
-}
-
-unsafe extern "C" fn no_lock(_: *mut File, _: c_int) -> c_int {
-    crate::code::OK
-}
-
-unsafe extern "C" fn no_reserved_lock(_: *mut File, out: *mut c_int) -> c_int {
-    // SAFETY: SQLite passes room for the answer.
-    unsafe { out.write(0) };
-    crate::code::OK
-}
-
-unsafe extern "C" fn no_control(_: *mut File, _: c_int, _: *mut c_void) -> c_int {
-    Code::NOTFOUND.0
-}
-
-unsafe extern "C" fn sector_size(_: *mut File) -> c_int {
-    SECTOR
-}
-
-unsafe extern "C" fn device_characteristics(_: *mut File) -> c_int {
-    POWERSAFE_OVERWRITE
 }

@@ -1,8 +1,9 @@
 //! The boundary to SQLite: all unsafe code is here.
 //!
 //! Reading order: [`types`] (the structures), `host` (what SQLite offers), `vfs` (files by name),
-//! `io` (open files), `database` (the database of a file), `entry` (the entry points for the
-//! loader).
+//! `opened` (open files of any kind), `io` (databases and journals), `database` (the database of a
+//! file), `entry` (the entry points for the loader). For programs that have SQLite linked in:
+//! `linked`, `counted` and `hosted` (other VFSs).
 //!
 //! Assumptions in every call: pointers that SQLite passes are valid for the call and of the type
 //! that the interface documents; the methods of one file are called by one thread at a time. Every
@@ -15,9 +16,12 @@ pub mod counted;
 pub mod database;
 mod entry;
 mod host;
+#[cfg(feature = "linked")]
+pub mod hosted;
 mod io;
 #[cfg(feature = "linked")]
 pub mod linked;
+mod opened;
 pub mod types;
 mod vfs;
 

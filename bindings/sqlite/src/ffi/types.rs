@@ -43,7 +43,7 @@ pub struct File {
     pub methods: *const IoMethods,
 }
 
-/// `sqlite3_io_methods`, version 1: no shared memory, so no WAL of SQLite's own, and no map.
+/// `sqlite3_io_methods`, version 2. Version 1 has no shared memory, so no WAL of SQLite's own.
 #[repr(C)]
 #[derive(Debug)]
 pub struct IoMethods {
@@ -60,7 +60,15 @@ pub struct IoMethods {
     pub file_control: unsafe extern "C" fn(*mut File, c_int, *mut c_void) -> c_int,
     pub sector_size: unsafe extern "C" fn(*mut File) -> c_int,
     pub device_characteristics: unsafe extern "C" fn(*mut File) -> c_int,
+    pub shm_map: Option<ShmMap>,
+    pub shm_lock: Option<unsafe extern "C" fn(*mut File, c_int, c_int, c_int) -> c_int>,
+    pub shm_barrier: Option<unsafe extern "C" fn(*mut File)>,
+    pub shm_unmap: Option<unsafe extern "C" fn(*mut File, c_int) -> c_int>,
 }
+
+/// `xShmMap`: the number of a region, its bytes, whether it is made, and where its address goes.
+pub type ShmMap =
+    unsafe extern "C" fn(*mut File, c_int, c_int, c_int, *mut *mut c_void) -> c_int;
 
 /// The largest number of functions of `sqlite3_api_routines` that are reached.
 const ROUTINES: usize = 252;
@@ -120,6 +128,14 @@ pub mod level {
     pub const NONE: c_int = 0;
     pub const SHARED: c_int = 1;
     pub const RESERVED: c_int = 2;
+}
+
+/// Flags of `xShmLock`.
+pub mod shm {
+    use std::ffi::c_int;
+    pub const UNLOCK: c_int = 1;
+    pub const LOCK: c_int = 2;
+    pub const EXCLUSIVE: c_int = 8;
 }
 
 /// An interrupted partial write damages no adjacent byte: commits are whole or not at all.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::host::{Host, host};
 use super::types::{File, Symbol, Vfs, open};
-use super::{guard, io, path};
+use super::{guard, io, opened, path};
 use esker_pages::{Allocation, Missing, Options, Snapshot};
 
 use crate::code::{Code, OK, Result};
@@ -39,7 +39,7 @@ const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 pub unsafe fn vfs(host: &Host) -> Vfs {
     // SAFETY: by the caller's promise.
     let system = unsafe { &*host.system };
-    let ours = c_int::try_from(size_of::<io::OpenFile>()).unwrap_or(c_int::MAX);
+    let ours = c_int::try_from(size_of::<opened::OpenFile>()).unwrap_or(c_int::MAX);
     Vfs {
         version: 2,
         file_size: ours.max(system.file_size),

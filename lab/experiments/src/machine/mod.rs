@@ -1,0 +1,221 @@
+//! A machine on which SQLite runs in virtual time: connections, a file system, and a device.
+//!
+//! ```text
+//!   connection 1   connection 2   …        SQLite, unmodified, each on a thread
+//!        │              │
+//!        ▼              ▼                  turns: one runs at a time, the one with the least time
+//!   ┌──────────────────────────────────┐
+//!   │ files: the VFS; locks            │   vfs, cached, direct, locks
+//!   ├──────────────────────────────────┤
+//!   │ ext4 in ordered mode: page       │   filesystem, journal
+//!   │ cache, journal; or direct I/O    │
+//!   ├──────────────────────────────────┤
+//!   │ device: commands, buffer,        │   disk
+//!   │ barriers                         │
+//!   ├──────────────────────────────────┤
+//!   │ translation layer, NAND, clock   │   esker-flash
+//!   └──────────────────────────────────┘
+//! ```
+//!
+//! **Time of the host.** A call of the VFS takes [`CALL_NS`], and an instruction of SQLite's virtual
+//! machine [`INSTRUCTION_NS`], which a progress handler counts. The paper's host is an Intel
+//! i5-3470, on which a statement takes some 10 µs. A sleep of SQLite's busy handler passes in
+//! virtual time. Nothing else takes time, so one seed gives the same times everywhere.
+//!
+//! Reading order: [`turns`], [`disk`], [`journal`], [`filesystem`], [`locks`], [`mode`], `vfs`,
+//! `cached`, `direct`.
+
+pub mod disk;
+pub mod filesystem;
+pub mod journal;
+pub mod locks;
+pub mod mode;
+pub mod turns;
+
+mod cached;
+mod direct;
+mod vfs;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use esker_flash::ftl::Wear;
+use esker_flash::nand::Counters;
+use esker_sqlite::Registered;
+use esker_workload::Random;
+use rusqlite::{Connection, OpenFlags};
+
+use self::disk::{Disk, HostWrites, Layer};
+use self::filesystem::{FileId, FileSystem};
+use self::locks::{Holder, Locks, ShmLocks};
+use self::mode::Mode;
+use self::turns::Work;
+use crate::{Error, Result};
+
+/// The time of a call of the VFS: a system call, and the copy of a page.
+pub const CALL_NS: u64 = 2_000;
+/// The time of an instruction of SQLite's virtual machine.
+pub const INSTRUCTION_NS: u64 = 50;
+/// Instructions between two looks at the time.
+const INSTRUCTIONS: i32 = 500;
+
+/// The name of the database.
+pub const DATABASE: &str = "app.db";
+/// Pages that a connection caches: the default of the paper's SQLite (3.7.13).
+const CACHE_PAGES: u32 = 2_000;
+
+/// The state of a machine.
+#[derive(Debug)]
+struct State {
+    fs: FileSystem,
+    locks: BTreeMap<FileId, Locks>,
+    shm: BTreeMap<FileId, vfs::Shm>,
+    next_holder: Holder,
+    /// Of the database of a layer with transactions.
+    versions: direct::Versions,
+    random: Random,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Machine {
+    mode: Mode,
+    state: Arc<Mutex<State>>,
+    name: String,
+    /// When the last run ended.
+    time_ns: AtomicU64,
+    _registered: Registered,
+}
+
+/// What a machine has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// What the host has written.
+    pub host: HostWrites,
+    /// The operations on flash.
+    pub flash: Counters,
+    /// The erase counts.
+    pub wear: Wear,
+    /// The most entries of transactions' mappings at one time.
+    pub entries_max: u64,
+    /// Writes that were refused.
+    pub refused: u64,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An error of flash.
+fn flash(error: esker_flash::Error) -> Error {
+    Error::Run(error.to_string())
+}
+
+impl Machine {
+    /// A machine with an empty device of so many MiB on each of eight dies.
+    ///
+    /// # Errors
+    /// A device that is too small.
+    pub fn new(mode: Mode, mib_per_die: u32, seed: u64) -> Result<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let layer = Layer::new(mode.layer(), mib_per_die).map_err(flash)?;
+        let state = Arc::new(Mutex::new(State {
+            fs: FileSystem::new(Disk::new(layer)),
+            locks: BTreeMap::new(),
+            shm: BTreeMap::new(),
+            next_holder: 1,
+            versions: direct::Versions::default(),
+            random: Random::new(seed),
+        }));
+        let name = format!("machine-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let files = Arc::new(vfs::Host::new(mode, Arc::clone(&state)));
+        let registered = esker_sqlite::register(&name, files)
+            .map_err(|why| Error::Run(format!("cannot register a VFS: {why}")))?;
+        Ok(Self { mode, state, name, time_ns: AtomicU64::new(0), _registered: registered })
+    }
+
+    /// Puts a database there, whose bytes are those of a file of SQLite.
+    ///
+    /// # Errors
+    /// A device that is full.
+    pub fn install(&self, bytes: &[u8]) -> Result<()> {
+        let mut state = lock(&self.state);
+        let at = state.fs.install(DATABASE, bytes, !self.mode.is_transactional()).map_err(flash)?;
+        state.versions.installed(bytes.len() as u64);
+        self.time_ns.fetch_max(at, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Runs actors, each on a thread with its own connections; what they answer.
+    ///
+    /// # Errors
+    /// The first error of an actor, or a panic.
+    pub fn run<'a, T: Send>(&self, actors: Vec<Work<'a, Result<T>>>) -> Result<Vec<T>> {
+        let (answers, end) = turns::run(self.time_ns.load(Ordering::Relaxed), actors);
+        self.time_ns.fetch_max(end, Ordering::Relaxed);
+        let panicked = || Err(Error::Run("a thread of the machine failed".to_owned()));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(panicked)).collect()
+    }
+
+    /// Runs one actor.
+    ///
+    /// # Errors
+    /// Those of the actor.
+    pub fn alone<T: Send>(&self, body: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let answers = self.run(vec![Box::new(body) as Work<'_, Result<T>>])?;
+        answers.into_iter().next().ok_or_else(|| Error::Run("no actor ran".to_owned()))
+    }
+
+    /// Opens a connection, which belongs to the actor that opens it. It waits for locks for
+    /// `patience` of virtual time.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn open(&self, patience: Duration) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags_and_vfs(DATABASE, flags, self.name.as_str())?;
+        connection.busy_timeout(patience)?;
+        let pages = format!(
+            "PRAGMA page_size = {}; PRAGMA cache_size = {CACHE_PAGES}; PRAGMA temp_store = MEMORY",
+            disk::PAGE_BYTES
+        );
+        connection.execute_batch(&pages)?;
+        connection.execute_batch(self.mode.pragmas())?;
+        let spend = || {
+            turns::wait(INSTRUCTION_NS * u64::from(INSTRUCTIONS.unsigned_abs()));
+            false
+        };
+        connection.progress_handler(INSTRUCTIONS, Some(spend))?;
+        Ok(connection)
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let state = lock(&self.state);
+        let disk = &state.fs.disk;
+        Counts {
+            host: disk.writes(),
+            flash: disk.flash(),
+            wear: disk.layer().as_ftl().wear(),
+            entries_max: disk.layer().entries_max(),
+            refused: disk.layer().refused(),
+        }
+    }
+
+    /// Checks the invariants of the layer.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn check(&self) -> Result<()> {
+        lock(&self.state).fs.disk.layer().as_ftl().check().map_err(flash)
+    }
+}
+
+#[cfg(test)]
+mod tests;
