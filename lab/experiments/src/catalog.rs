@@ -3,13 +3,14 @@
 use crate::experiment::Experiment;
 use crate::fdtree::{ablation, index_size, level_skipping, lookup_ratio, stall};
 use crate::flash::index_on_ssd;
+use crate::flash::sqlite::{pages, readers, tpcc_readers, workers};
 use crate::lsm::{index, keys, levels, load, loosened, payload, sizes, spread};
 use crate::multiversion::{head_leaves, inserts, mixed, published};
 use crate::patch::written;
 use crate::permute::{asymmetry, passes};
 
 /// Every experiment.
-pub const EXPERIMENTS: [Experiment; 21] = [
+pub const EXPERIMENTS: [Experiment; 25] = [
     stall::EXPERIMENT,
     lookup_ratio::EXPERIMENT,
     ablation::EXPERIMENT,
@@ -31,6 +32,10 @@ pub const EXPERIMENTS: [Experiment; 21] = [
     published::EXPERIMENT,
     index_on_ssd::EXPERIMENT,
     written::EXPERIMENT,
+    readers::EXPERIMENT,
+    tpcc_readers::EXPERIMENT,
+    workers::EXPERIMENT,
+    pages::EXPERIMENT,
 ];
 
 /// The experiment of this name.

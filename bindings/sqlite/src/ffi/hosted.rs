@@ -199,12 +199,7 @@ unsafe extern "C" fn shm_map(
     })
 }
 
-unsafe extern "C" fn shm_lock(
-    file: *mut CFile,
-    first: c_int,
-    count: c_int,
-    flags: c_int,
-) -> c_int {
+unsafe extern "C" fn shm_lock(file: *mut CFile, first: c_int, count: c_int, flags: c_int) -> c_int {
     guard(|| {
         let number = |number| u8::try_from(number).map_err(|_| Code::IOERR_LOCK);
         let is_exclusive = flags & shm::EXCLUSIVE != 0;

@@ -67,8 +67,7 @@ pub struct IoMethods {
 }
 
 /// `xShmMap`: the number of a region, its bytes, whether it is made, and where its address goes.
-pub type ShmMap =
-    unsafe extern "C" fn(*mut File, c_int, c_int, c_int, *mut *mut c_void) -> c_int;
+pub type ShmMap = unsafe extern "C" fn(*mut File, c_int, c_int, c_int, *mut *mut c_void) -> c_int;
 
 /// The largest number of functions of `sqlite3_api_routines` that are reached.
 const ROUTINES: usize = 252;

@@ -10,7 +10,7 @@ use crate::experiment::{Prediction, Series, metric};
 use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
-const SYSTEMS: [&str; 62] = [
+const SYSTEMS: [&str; 67] = [
     "XM",
     "DS",
     "FC",
@@ -73,10 +73,15 @@ const SYSTEMS: [&str; 62] = [
     "three runs, patched",
     "Pull",
     "Pull in three runs",
+    "RBJ",
+    "WAL50",
+    "WAL1000",
+    "X-FTL",
+    "MV-FTL",
 ];
 
 /// The metrics that any prediction asks for, those of the places aside.
-const METRICS: [&str; 49] = [
+const METRICS: [&str; 54] = [
     "longest_us",
     "insert_max_us",
     "requests_per_second",
@@ -126,11 +131,19 @@ const METRICS: [&str; 49] = [
     "space_per_live",
     "pages_per_scan",
     "sorted_runs",
+    "pages_per_transaction",
+    "entries_max",
+    "seconds",
+    "failed",
+    "notpm",
 ];
 
 /// The places of insertions into multiversion indexes.
 const MULTIVERSION: &[(f64, f64)] =
     &[(1e3, 3.0), (5e3, 3.0), (8e3, 3.0), (1e4, 3.0), (1e5, 3.0), (1e6, 3.0)];
+
+/// Reads a second.
+const READS: &[(f64, f64)] = &[(0.0, 3.0), (1.0, 3.0), (10.0, 3.0), (20.0, 3.0), (25.0, 3.0)];
 
 /// d in percent, and bytes of records.
 const PATCHES: &[(f64, f64)] =
@@ -146,6 +159,9 @@ fn frame(experiment: &str) -> &'static [(f64, f64)] {
         "merge-policies-load" => &[(12.0, 3.0), (40.0, 3.0), (80.0, 3.0), (90.0, 3.0)],
         "multiversion-inserts" | "multiversion-mixed" => MULTIVERSION,
         "patch-compaction" => PATCHES,
+        "sqlite-pages" => &[(0.0, 3.0), (1.0, 3.0)],
+        "sqlite-readers" | "sqlite-tpcc-readers" => READS,
+        "sqlite-workers" => &[(1.0, 3.0), (2.0, 3.0), (20.0, 3.0)],
         "multiversion-published" => &[(0.0, 3.0), (50.0, 3.0), (100.0, 3.0)],
         _ => &[(12.5, 3.0), (20.0, 3.0), (50.0, 3.0), (82.0, 3.0), (106.0, 4.0)],
     }

@@ -1,5 +1,8 @@
 //! Stores on simulated flash: what a device adds to what an index writes.
 //!
 //! [`index_on_ssd`] runs the store's indexes on a simulated SSD of several sizes of spare space.
+//! [`sqlite`] runs SQLite on a simulated machine, over translation layers with and without
+//! transactions.
 
 pub mod index_on_ssd;
+pub mod sqlite;

@@ -196,11 +196,8 @@ impl File for Direct {
             self.version = None;
         }
         // With versions others see only the lock of a writer.
-        let seen = if self.mode.has_versions() && level < Level::Reserved {
-            Level::None
-        } else {
-            level
-        };
+        let seen =
+            if self.mode.has_versions() && level < Level::Reserved { Level::None } else { level };
         self.lower(seen);
         self.level = self.level.min(level);
         aborted

@@ -49,7 +49,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use self::disk::{Disk, HostWrites, Layer};
 use self::filesystem::{FileId, FileSystem};
-use self::locks::{Holder, Locks, ShmLocks};
+use self::locks::{Holder, Locks};
 use self::mode::Mode;
 use self::turns::Work;
 use crate::{Error, Result};
@@ -177,7 +177,7 @@ impl Machine {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection =
+        let mut connection =
             Connection::open_with_flags_and_vfs(DATABASE, flags, self.name.as_str())?;
         connection.busy_timeout(patience)?;
         let pages = format!(
