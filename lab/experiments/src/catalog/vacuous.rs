@@ -10,7 +10,7 @@ use crate::experiment::{Prediction, Series, metric};
 use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
-const SYSTEMS: [&str; 67] = [
+const SYSTEMS: [&str; 69] = [
     "XM",
     "DS",
     "FC",
@@ -78,6 +78,8 @@ const SYSTEMS: [&str; 67] = [
     "WAL1000",
     "X-FTL",
     "MV-FTL",
+    "page store",
+    "page store, whole pages",
 ];
 
 /// The metrics that any prediction asks for, those of the places aside.

@@ -36,6 +36,8 @@ struct Inode {
     cached: Option<Vec<u8>>,
     /// Blocks of a cached file that are not on the device, by their number in the file.
     dirty: BTreeSet<u32>,
+    /// Flash pages of the file that have a place ahead of their first write.
+    unwritten: BTreeSet<usize>,
 }
 
 /// The file system.
@@ -216,6 +218,31 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Gives a cached file places, and zeros, up to a length.
+    ///
+    /// # Errors
+    /// A file that was deleted, a device that is full.
+    pub fn preallocate(&mut self, id: FileId, len: u64) -> Result<()> {
+        let from = self.len(id)?;
+        if len <= from {
+            return Ok(());
+        }
+        for page in index(from / PAGE_BYTES as u64)..index(len.div_ceil(PAGE_BYTES as u64)) {
+            let (place, is_new) = self.place(id, page)?;
+            if is_new {
+                self.journal.change(&[Meta::bitmap_of(place), Meta::GROUPS]);
+                self.inode_mut(id)?.unwritten.insert(page);
+            }
+        }
+        let inode = self.inode_mut(id)?;
+        inode.len = len;
+        if let Some(content) = inode.cached.as_mut() {
+            content.resize(index(len), 0);
+        }
+        self.journal.change(&[Meta::INODES]);
+        Ok(())
+    }
+
     /// Makes a cached file durable, with all changed metadata; when it is.
     ///
     /// # Errors
@@ -225,9 +252,12 @@ impl FileSystem {
         let mut at = now;
         let mut run: Option<Run> = None;
         for number in dirty {
-            let (place, is_new) = self.place(id, (number / PAGE_BLOCKS) as usize)?;
+            let page = (number / PAGE_BLOCKS) as usize;
+            let (place, is_new) = self.place(id, page)?;
             if is_new {
                 self.journal.change(&[Meta::bitmap_of(place), Meta::GROUPS, Meta::INODES]);
+            } else if self.inode_mut(id)?.unwritten.remove(&page) {
+                self.journal.change(&[Meta::INODES]);
             }
             let block = place + number % PAGE_BLOCKS;
             match run.as_mut().filter(|run| run.is_before(number, block)) {

@@ -23,13 +23,14 @@
 //! virtual time. Nothing else takes time, so one seed gives the same times everywhere.
 //!
 //! Reading order: [`turns`], [`disk`], [`journal`], [`filesystem`], [`locks`], [`mode`], `vfs`,
-//! `cached`, `direct`.
+//! `cached`, `direct`; [`store`] (our page store on the same machine).
 
 pub mod disk;
 pub mod filesystem;
 pub mod journal;
 pub mod locks;
 pub mod mode;
+pub mod store;
 pub mod turns;
 
 mod cached;
@@ -43,14 +44,19 @@ use std::time::Duration;
 
 use esker_flash::ftl::Wear;
 use esker_flash::nand::Counters;
+use esker_pages::DeviceFile;
 use esker_sqlite::Registered;
+use esker_sqlite::open_stores::Access;
+use esker_sqlite::test_mount::{self, Mounted};
 use esker_workload::Random;
 use rusqlite::{Connection, OpenFlags};
+use tempfile::TempDir;
 
 use self::disk::{Disk, HostWrites, Layer};
 use self::filesystem::{FileId, FileSystem};
 use self::locks::{Holder, Locks};
 use self::mode::Mode;
+use self::store::StoreFile;
 use self::turns::Work;
 use crate::{Error, Result};
 
@@ -87,6 +93,8 @@ pub struct Machine {
     /// When the last run ended.
     time_ns: AtomicU64,
     _registered: Registered,
+    /// The folder that represents the machine, where our VFS finds the page store.
+    mounted: Option<(TempDir, Mounted)>,
 }
 
 /// What a machine has counted.
@@ -113,6 +121,20 @@ fn flash(error: esker_flash::Error) -> Error {
     Error::Run(error.to_string())
 }
 
+/// Has our VFS find the page store of a machine.
+fn mount(mode: Mode, state: &Arc<Mutex<State>>) -> Result<(TempDir, Mounted)> {
+    esker_sqlite::link().map_err(|why| Error::Run(format!("cannot register the VFS: {why}")))?;
+    let folder = tempfile::tempdir().map_err(Error::system("make a folder"))?;
+    let path = folder.path().canonicalize().map_err(Error::system("find the folder"))?;
+    let state = Arc::clone(state);
+    let open = move |_: &str, _: Access| {
+        let file: Arc<dyn DeviceFile> = Arc::new(StoreFile::open(&state));
+        Ok((file, store::options(mode == Mode::PageStore)))
+    };
+    let mounted = test_mount::mount(&path, Arc::new(open));
+    Ok((folder, mounted))
+}
+
 impl Machine {
     /// A machine with an empty device of so many MiB on each of eight dies.
     ///
@@ -133,7 +155,9 @@ impl Machine {
         let files = Arc::new(vfs::Host::new(mode, Arc::clone(&state)));
         let registered = esker_sqlite::register(&name, files)
             .map_err(|why| Error::Run(format!("cannot register a VFS: {why}")))?;
-        Ok(Self { mode, state, name, time_ns: AtomicU64::new(0), _registered: registered })
+        let mounted = if mode.is_store() { Some(mount(mode, &state)?) } else { None };
+        let time_ns = AtomicU64::new(0);
+        Ok(Self { mode, state, name, time_ns, _registered: registered, mounted })
     }
 
     /// Puts a database there, whose bytes are those of a file of SQLite.
@@ -141,11 +165,33 @@ impl Machine {
     /// # Errors
     /// A device that is full.
     pub fn install(&self, bytes: &[u8]) -> Result<()> {
+        if self.mode.is_store() {
+            return self.alone(|| self.import(bytes));
+        }
         let mut state = lock(&self.state);
         let at = state.fs.install(DATABASE, bytes, !self.mode.is_transactional()).map_err(flash)?;
         state.versions.installed(bytes.len() as u64);
         self.time_ns.fetch_max(at, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Copies a database into the page store.
+    fn import(&self, bytes: &[u8]) -> Result<()> {
+        let folder = tempfile::tempdir().map_err(Error::system("make a folder"))?;
+        let path = folder.path().join(DATABASE);
+        std::fs::write(&path, bytes).map_err(Error::system("write the database"))?;
+        let copy = || {
+            let connection = Connection::open(&path)?;
+            connection.execute("VACUUM INTO ?1", [self.uri()]).map(drop)
+        };
+        copy().map_err(|error| Error::Run(format!("cannot copy the database: {error}")))
+    }
+
+    /// The database of the page store, for our VFS.
+    fn uri(&self) -> String {
+        let folder = self.mounted.as_ref().map(|(folder, _)| folder.path().to_owned());
+        let folder = folder.and_then(|folder| folder.canonicalize().ok()).unwrap_or_default();
+        format!("file:{}?vfs=esker", folder.join(DATABASE).display())
     }
 
     /// Runs actors, each on a thread with its own connections; what they answer.
@@ -177,8 +223,11 @@ impl Machine {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection =
-            Connection::open_with_flags_and_vfs(DATABASE, flags, self.name.as_str())?;
+        let mut connection = if self.mode.is_store() {
+            Connection::open_with_flags(self.uri(), flags | OpenFlags::SQLITE_OPEN_URI)?
+        } else {
+            Connection::open_with_flags_and_vfs(DATABASE, flags, self.name.as_str())?
+        };
         connection.busy_timeout(patience)?;
         let pages = format!(
             "PRAGMA page_size = {}; PRAGMA cache_size = {CACHE_PAGES}; PRAGMA temp_store = MEMORY",
@@ -217,5 +266,7 @@ impl Machine {
     }
 }
 
+#[cfg(test)]
+mod differential;
 #[cfg(test)]
 mod tests;

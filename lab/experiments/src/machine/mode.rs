@@ -2,7 +2,7 @@
 
 use super::disk::LayerKind;
 
-/// A mode of the paper's table 4.
+/// A mode of the paper's table 4, or one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// SQLite's rollback journal, deleted at each commit.
@@ -15,11 +15,17 @@ pub enum Mode {
     XFtl,
     /// No journal: the layer's transactions and versions; readers take no lock.
     MvFtl,
+    /// Our VFS over the page store, on a layer without transactions.
+    PageStore,
+    /// The same without deltas: each changed page is written whole.
+    WholePages,
 }
 
 impl Mode {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Rbj, Self::Wal50, Self::Wal1000, Self::XFtl, Self::MvFtl];
+    /// Those of the paper.
+    pub const PAPER: [Self; 5] = [Self::Rbj, Self::Wal50, Self::Wal1000, Self::XFtl, Self::MvFtl];
+    /// Ours.
+    pub const OURS: [Self; 2] = [Self::PageStore, Self::WholePages];
 
     /// Its name in the paper.
     #[must_use]
@@ -30,6 +36,8 @@ impl Mode {
             Self::Wal1000 => "WAL1000",
             Self::XFtl => "X-FTL",
             Self::MvFtl => "MV-FTL",
+            Self::PageStore => "page store",
+            Self::WholePages => "page store, whole pages",
         }
     }
 
@@ -37,7 +45,9 @@ impl Mode {
     #[must_use]
     pub const fn layer(self) -> LayerKind {
         match self {
-            Self::Rbj | Self::Wal50 | Self::Wal1000 => LayerKind::PageMapped,
+            Self::Rbj | Self::Wal50 | Self::Wal1000 | Self::PageStore | Self::WholePages => {
+                LayerKind::PageMapped
+            }
             Self::XFtl => LayerKind::XFtl,
             Self::MvFtl => LayerKind::MvFtl,
         }
@@ -49,6 +59,12 @@ impl Mode {
         matches!(self, Self::XFtl | Self::MvFtl)
     }
 
+    /// Whether it is our page store, in one of its two ways.
+    #[must_use]
+    pub const fn is_store(self) -> bool {
+        matches!(self, Self::PageStore | Self::WholePages)
+    }
+
     /// Whether readers have a version and take no lock.
     #[must_use]
     pub const fn has_versions(self) -> bool {
@@ -58,7 +74,7 @@ impl Mode {
     /// What a connection is told.
     pub(super) const fn pragmas(self) -> &'static str {
         match self {
-            Self::Rbj | Self::XFtl | Self::MvFtl => {
+            Self::Rbj | Self::XFtl | Self::MvFtl | Self::PageStore | Self::WholePages => {
                 "PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL"
             }
             Self::Wal50 => {

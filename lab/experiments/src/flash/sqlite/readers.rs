@@ -69,7 +69,7 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     let mut series = Series::default();
     let mut same = SameRows::default();
     for rate in &rates {
-        for mode in Mode::ALL {
+        for mode in Mode::PAPER {
             go_on(watch)?;
             let (metrics, print) = script::run(mode, sizing, *rate)?;
             if let Some(print) = print {
@@ -173,7 +173,7 @@ fn worst(series: &Series) -> Judged {
     }
     for at in places {
         let rbj = seconds(series, Mode::Rbj, at)?;
-        for mode in Mode::ALL.into_iter().filter(|mode| *mode != Mode::Rbj) {
+        for mode in Mode::PAPER.into_iter().filter(|mode| *mode != Mode::Rbj) {
             let other = seconds(series, mode, at)?;
             if other >= rbj {
                 return Err(format!("at {at} {} takes {other:.2} s, RBJ {rbj:.2}", mode.name()));

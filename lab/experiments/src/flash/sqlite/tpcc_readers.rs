@@ -55,7 +55,7 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     let until = Until::Seconds(sizing.seconds);
     let mut series = Series::default();
     for rate in &rates {
-        for mode in Mode::ALL {
+        for mode in Mode::PAPER {
             go_on(watch)?;
             let filled = filled.as_slice();
             let plan = terminals::Run { mode, sizing, filled, workers: 1, rate: *rate, until };

@@ -51,7 +51,7 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     let until = Until::Seconds(sizing.seconds);
     let mut series = Series::default();
     for workers in counts {
-        for mode in Mode::ALL {
+        for mode in Mode::PAPER {
             go_on(watch)?;
             let filled = filled.as_slice();
             let plan = terminals::Run { mode, sizing, filled, workers, rate: 0, until };
@@ -93,7 +93,7 @@ fn gradual(series: &Series) -> Judged {
 fn best(series: &Series) -> Judged {
     for at in series.places(Mode::MvFtl.name()) {
         let own = series.value(Mode::MvFtl.name(), at, NOTPM)?;
-        for mode in Mode::ALL.into_iter().filter(|mode| *mode != Mode::MvFtl) {
+        for mode in Mode::PAPER.into_iter().filter(|mode| *mode != Mode::MvFtl) {
             let other = series.value(mode.name(), at, NOTPM)?;
             if other >= own || own.is_nan() {
                 return Err(format!("with {at} {} makes {other:.0}, MV-FTL {own:.0}", mode.name()));

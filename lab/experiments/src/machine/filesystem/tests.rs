@@ -32,6 +32,20 @@ fn a_sync_writes_data_and_a_transaction_of_the_journal() {
 }
 
 #[test]
+fn space_ahead_changes_metadata_once_and_again_when_it_is_written() {
+    let mut fs = files(LayerKind::PageMapped);
+    let id = fs.create("a", true);
+    fs.preallocate(id, 5 * PAGE_BYTES as u64).unwrap();
+    fs.sync(id, 0, true).unwrap();
+    assert_eq!((written(&fs), fs.len(id).unwrap()), ([0, 7, 0], 5 * PAGE_BYTES as u64));
+    for journal in [10, 10] {
+        fs.write_cached(id, 0, &[1; 10]).unwrap();
+        fs.sync(id, 0, true).unwrap();
+        assert_eq!(written(&fs)[1], journal, "the inode, once");
+    }
+}
+
+#[test]
 fn cached_files_are_read_as_they_were_written() {
     let mut fs = files(LayerKind::PageMapped);
     let id = fs.create("a", true);
