@@ -7,8 +7,7 @@ use esker_sqlite::hosted::{File, Level, Region, ShmRange};
 
 use super::filesystem::FileId;
 use super::locks::Holder;
-use super::vfs::{call, code};
-use super::{State, lock};
+use super::state::{State, call, code, lock};
 
 /// An open file.
 #[derive(Debug)]

@@ -22,25 +22,7 @@ use esker_sqlite::journal::{Journal, Original};
 use super::filesystem::FileId;
 use super::locks::{Holder, Locks};
 use super::mode::Mode;
-use super::vfs::{call, code};
-use super::{State, lock};
-
-/// The committed version of the database.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Versions {
-    /// Its length in bytes.
-    len: u64,
-    /// Its number.
-    commits: u64,
-}
-
-impl Versions {
-    /// The first version, of so many bytes.
-    pub const fn installed(&mut self, len: u64) {
-        self.len = len;
-        self.commits = 1;
-    }
-}
+use super::state::{State, Versions, call, code, lock};
 
 /// An open database.
 #[derive(Debug)]

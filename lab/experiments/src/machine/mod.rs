@@ -17,13 +17,13 @@
 //!   └──────────────────────────────────┘
 //! ```
 //!
-//! **Time of the host.** A call of the VFS takes [`CALL_NS`], and an instruction of SQLite's virtual
+//! **Time of the host.** A call of the VFS takes 2 µs, and an instruction of SQLite's virtual
 //! machine [`INSTRUCTION_NS`], which a progress handler counts. The paper's host is an Intel
 //! i5-3470, on which a statement takes some 10 µs. A sleep of SQLite's busy handler passes in
 //! virtual time. Nothing else takes time, so one seed gives the same times everywhere.
 //!
-//! Reading order: [`turns`], [`disk`], [`journal`], [`filesystem`], [`locks`], [`mode`], `vfs`,
-//! `cached`, `direct`; [`store`] (our page store on the same machine).
+//! Reading order: [`turns`], [`disk`], [`journal`], [`filesystem`], [`locks`], [`mode`], `state`,
+//! `cached`, `direct`, `vfs`; [`store`] (our page store on the same machine).
 
 pub mod disk;
 pub mod filesystem;
@@ -35,11 +35,12 @@ pub mod turns;
 
 mod cached;
 mod direct;
+mod state;
 mod vfs;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker_flash::ftl::Wear;
@@ -53,36 +54,22 @@ use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
 use self::disk::{Disk, HostWrites, Layer};
-use self::filesystem::{FileId, FileSystem};
-use self::locks::{Holder, Locks};
+use self::filesystem::FileSystem;
 use self::mode::Mode;
+use self::state::{State, Versions, lock};
 use self::store::StoreFile;
 use self::turns::Work;
 use crate::{Error, Result};
 
-/// The time of a call of the VFS: a system call, and the copy of a page.
-pub const CALL_NS: u64 = 2_000;
+pub use self::state::{CALL_NS, DATABASE};
+
 /// The time of an instruction of SQLite's virtual machine.
 pub const INSTRUCTION_NS: u64 = 50;
 /// Instructions between two looks at the time.
 const INSTRUCTIONS: i32 = 500;
 
-/// The name of the database.
-pub const DATABASE: &str = "app.db";
 /// Pages that a connection caches: the default of the paper's SQLite (3.7.13).
 const CACHE_PAGES: u32 = 2_000;
-
-/// The state of a machine.
-#[derive(Debug)]
-struct State {
-    fs: FileSystem,
-    locks: BTreeMap<FileId, Locks>,
-    shm: BTreeMap<FileId, vfs::Shm>,
-    next_holder: Holder,
-    /// Of the database of a layer with transactions.
-    versions: direct::Versions,
-    random: Random,
-}
 
 /// The machine.
 #[derive(Debug)]
@@ -110,10 +97,6 @@ pub struct Counts {
     pub entries_max: u64,
     /// Writes that were refused.
     pub refused: u64,
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error of flash.
@@ -148,7 +131,7 @@ impl Machine {
             locks: BTreeMap::new(),
             shm: BTreeMap::new(),
             next_holder: 1,
-            versions: direct::Versions::default(),
+            versions: Versions::default(),
             random: Random::new(seed),
         }));
         let name = format!("machine-{}", NUMBER.fetch_add(1, Ordering::Relaxed));

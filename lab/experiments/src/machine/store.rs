@@ -15,7 +15,8 @@ use esker_pages::Options;
 
 use super::disk::PAGE_BYTES;
 use super::filesystem::FileId;
-use super::{CALL_NS, DATABASE, State, lock, turns};
+use super::state::{CALL_NS, DATABASE, State, lock};
+use super::turns;
 
 /// The options of a store, with or without deltas of pages.
 #[must_use]

@@ -1,30 +1,19 @@
-//! The VFS of a machine: files by name, and the time that a call takes.
+//! The VFS of a machine: files by name.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use esker_flash::Error as FlashError;
 use esker_sqlite::code::{Code, Result};
-use esker_sqlite::hosted::{File, Files, Kind, Region};
+use esker_sqlite::hosted::{File, Files, Kind};
 
 use super::cached::Cached;
 use super::direct::{Direct, Memory};
-use super::locks::ShmLocks;
 use super::mode::Mode;
-use super::turns::{self, wait_until};
-use super::{CALL_NS, State, lock};
+use super::state::{State, call, lock};
+use super::turns;
 
 /// When machines are switched on: 2017-01-01, in milliseconds since 1970.
 const BEGINNING_MILLIS: i64 = 1_483_228_800_000;
-
-/// The shared memory of a write-ahead log.
-#[derive(Debug, Default)]
-pub struct Shm {
-    /// Its regions.
-    pub regions: Vec<Arc<Region>>,
-    /// Its locks.
-    pub locks: ShmLocks,
-}
 
 /// The files of a machine.
 #[derive(Debug)]
@@ -36,35 +25,6 @@ pub struct Host {
 impl Host {
     pub(super) const fn new(mode: Mode, state: Arc<Mutex<State>>) -> Self {
         Self { mode, state }
-    }
-}
-
-/// The code for an error of flash. A transaction that is too large for the layer's memory is told
-/// apart by the layer's count of refusals.
-pub fn code(error: &FlashError) -> Code {
-    match error {
-        FlashError::Full(_) | FlashError::Refused(_) => Code::FULL,
-        _ => Code::IOERR_WRITE,
-    }
-}
-
-/// Does a call: `body` gets the time at which it is served, and answers when it ends. The actor
-/// waits until then.
-pub fn call<T>(
-    state: &Mutex<State>,
-    body: impl FnOnce(&mut State, u64) -> Result<(T, u64)>,
-) -> Result<T> {
-    let now = turns::now() + CALL_NS;
-    let done = body(&mut lock(state), now);
-    match done {
-        Ok((answer, end)) => {
-            wait_until(end.max(now));
-            Ok(answer)
-        }
-        Err(code) => {
-            wait_until(now);
-            Err(code)
-        }
     }
 }
 
