@@ -136,11 +136,11 @@ pub trait File: Send {
     /// Codes of SQLite.
     fn sync(&mut self) -> Result;
 
-    /// The length in bytes.
+    /// The size in bytes.
     ///
     /// # Errors
     /// Codes of SQLite.
-    fn len(&self) -> Result<u64>;
+    fn size(&self) -> Result<u64>;
 
     /// Raises the lock. Files that are no databases have none, and need not have this and what
     /// follows.

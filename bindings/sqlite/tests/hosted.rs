@@ -1,5 +1,7 @@
 //! Files that a program keeps itself: SQLite works on them, and a panic in them is an error.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -93,7 +95,7 @@ impl File for OneFile {
         Ok(())
     }
 
-    fn len(&self) -> Result<u64> {
+    fn size(&self) -> Result<u64> {
         Ok(self.bytes.lock().unwrap().len() as u64)
     }
 

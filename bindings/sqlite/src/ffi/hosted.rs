@@ -132,7 +132,7 @@ impl Bytes for Hosted {
     }
 
     fn size(&self) -> Result<u64> {
-        self.file.len()
+        self.file.size()
     }
 }
 

@@ -51,7 +51,7 @@ impl File for Cached {
         })
     }
 
-    fn len(&self) -> Result<u64> {
+    fn size(&self) -> Result<u64> {
         lock(&self.state).fs.len(self.id).map_err(|_| Code::IOERR_READ)
     }
 

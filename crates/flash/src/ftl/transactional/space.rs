@@ -126,9 +126,13 @@ impl Space {
         if planted::is(Bug::ReserveUsed) { 0 } else { RESERVE }
     }
 
-    /// Takes the least worn erased block.
+    /// Takes the least worn erased block of the die that the lane whose turn it is has for itself,
+    /// so that successive pages are programmed at the same time; of all blocks where it has none.
     fn open(&mut self) -> Option<Lane> {
-        let (_, block) = self.free.pop_first()?;
+        let is_own = |block: BlockId| self.geometry.die_of(block) as usize == self.turn;
+        let own = self.free.iter().find(|(_, block)| is_own(*block));
+        let (erases, block) = own.or(self.free.first()).copied()?;
+        self.free.remove(&(erases, block));
         self.set_use(block, Use::Open);
         Some(Lane { block, next: 0 })
     }

@@ -35,7 +35,7 @@ pub const SECONDS: &str = "seconds";
 pub const NOTPM: &str = "notpm";
 /// 1 where a connection gave up waiting for a lock.
 pub const FAILED: &str = "failed";
-/// The most mappings of transactions at one time.
+/// The most mappings of transactions at the end of one, those of the last version included.
 pub const ENTRIES: &str = "entries_max";
 
 /// The seed of workloads.
@@ -62,19 +62,18 @@ impl Sizing {
     /// The sizes of a scale.
     #[must_use]
     pub fn of(scale: Scale) -> Self {
-        let tpcc = |items, customers| tpcc::Sizes { warehouses: 1, items, customers };
         match scale {
             Scale::Tiny => Self {
                 rl: rl::Sizes::small(),
-                tpcc: tpcc(1_000, 60),
-                mib_per_die: 16,
+                tpcc: tpcc::Sizes::small(1),
+                mib_per_die: 64,
                 transactions: 60,
                 seconds: 6,
             },
             Scale::Small => Self {
                 rl: rl::Sizes { single: 1_000, many: 25_000, scans: 10, lookups: 500 },
-                tpcc: tpcc(20_000, 600),
-                mib_per_die: 24,
+                tpcc: tpcc::Sizes::full(1),
+                mib_per_die: 64,
                 transactions: 2_000,
                 seconds: 60,
             },
@@ -122,6 +121,7 @@ fn counted(machine: &Machine, before: &Counts, transactions: u64, metrics: &mut 
     metric(metrics, "programs_per_transaction", each(flash.total().programs));
     metric(metrics, "erases", flash.total().erases as f64);
     metric(metrics, ENTRIES, after.entries_max as f64);
+    metric(metrics, "largest_transaction", after.largest as f64);
     metric(metrics, "refused", after.refused as f64);
 }
 
