@@ -165,7 +165,7 @@ fn sqlite_works_on_them_with_either_journal() {
         assert_eq!(count(&connection).unwrap(), 2);
         drop(registered);
         assert!(open(name).is_err(), "it is registered no more");
-        assert_eq!(count(&connection).unwrap(), 2, "what is open goes on");
+        assert!(count(&connection).is_err() || mode == "wal", "it looks for a journal");
     }
 }
 

@@ -23,7 +23,8 @@ const DAY_MILLIS: f64 = 86_400_000.0;
 /// What the data of a VFS points to; the files while it is registered.
 type Slot = Mutex<Option<Arc<dyn Files>>>;
 
-/// A VFS that is registered until this value is dropped. Connections that are open then go on.
+/// A VFS that is registered until this value is dropped. Close its connections before: afterwards
+/// they find no files.
 pub struct Registered {
     vfs: *mut Vfs,
     slot: &'static Slot,

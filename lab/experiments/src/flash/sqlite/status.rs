@@ -19,6 +19,9 @@ const LOOK: &str = "SELECT value, (SELECT count(*) FROM sqlite_schema) FROM stat
 /// The time of thinking, in which the transaction stays open.
 const THINKING_NS: u64 = 50_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
+/// The time between two tries to get a lock. SQLite's own handler waits up to 100 ms, so that a
+/// reader beside a busy writer would not read as often as it is to.
+const RETRY_NS: u64 = 1_000_000;
 
 /// What readers met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +51,13 @@ pub fn is_busy(error: &rusqlite::Error) -> bool {
 pub fn read(machine: &Machine, rate: u32, number: u32, is_over: &AtomicBool) -> Result<Met> {
     let mut met = Met::default();
     let begun = turns::now();
-    let connection = machine.open(PATIENCE).map_err(failed("open the database to read"))?;
+    let mut connection = machine.open(PATIENCE).map_err(failed("open the database to read"))?;
+    let most = i32::try_from(PATIENCE.as_millis()).unwrap_or(i32::MAX);
+    let retry = move |tries: i32| {
+        turns::wait(RETRY_NS);
+        tries < most
+    };
+    connection.busy_handler(Some(retry)).map_err(failed("wait for locks"))?;
     let turns_of = u64::from(connections(rate).max(1));
     let mut tick = u64::from(number);
     while !is_over.load(Ordering::Relaxed) {
