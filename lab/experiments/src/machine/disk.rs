@@ -26,6 +26,10 @@ pub const PAGE_BLOCKS: u32 = (PAGE_BYTES / BLOCK_BYTES) as u32;
 /// The time of a command, without the flash: about 8,700 cycles of the paper's processor (an ARM7
 /// at 87.5 MHz), in which 8 KiB also pass over SATA 2 (27 µs).
 pub const COMMAND_NS: u64 = 100_000;
+/// MV-FTL's memory for diffs: 4,096 mappings. The paper's 16 KiB suffice without readers. Beside
+/// readers, who keep the diffs of versions, they do not: transactions of the RL script have up to
+/// some 500 pages here, and two in a row were refused from 14 reads a second on.
+const DIFF_BYTES: u32 = 64 << 10;
 /// Pages that the device's buffer holds while they are programmed.
 const BUFFERED: usize = 64;
 
@@ -104,7 +108,8 @@ impl Layer {
                 Self::XFtl(Box::new(xftl::XFtl::format(nand, options)?))
             }
             LayerKind::MvFtl => {
-                let options = mvftl::Options::new(&geometry, &common)?;
+                let paper = mvftl::Options::new(&geometry, &common)?;
+                let options = mvftl::Options { diff_bytes: DIFF_BYTES, ..paper };
                 Self::MvFtl(Box::new(mvftl::MvFtl::format(nand, options)?))
             }
         })

@@ -184,7 +184,7 @@ fn a_transaction_beyond_the_layers_memory_is_refused() {
         make(&machine);
         let left = machine.alone(|| {
             let connection = machine.open(PATIENCE).map_err(sql)?;
-            let many = "WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n LIMIT 1500)
+            let many = "WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n LIMIT 5000)
                         INSERT INTO t SELECT i, i, zeroblob(7000) FROM n";
             let refused = connection.execute_batch(many).unwrap_err();
             assert_eq!(refused.sqlite_error_code(), Some(rusqlite::ErrorCode::DiskFull));

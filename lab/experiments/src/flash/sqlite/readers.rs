@@ -175,7 +175,8 @@ fn worst(series: &Series) -> Judged {
         let rbj = seconds(series, Mode::Rbj, at)?;
         for mode in Mode::PAPER.into_iter().filter(|mode| *mode != Mode::Rbj) {
             let other = seconds(series, mode, at)?;
-            if other >= rbj {
+            // One that gave up has no time.
+            if other.is_finite() && other >= rbj {
                 return Err(format!("at {at} {} takes {other:.2} s, RBJ {rbj:.2}", mode.name()));
             }
         }
