@@ -54,7 +54,8 @@ pub struct Sizing {
     pub mib_per_die: u32,
     /// Transactions of TPC-C of which pages are counted.
     pub transactions: u64,
-    /// Virtual seconds for which TPC-C runs, a sixth of which does not count.
+    /// Virtual seconds for which TPC-C runs, a sixth of which does not count. While there always is
+    /// a reader, a write-ahead log grows all the time, and has to fit on the device.
     pub seconds: u64,
 }
 
@@ -73,16 +74,16 @@ impl Sizing {
             Scale::Small => Self {
                 rl: rl::Sizes { single: 1_000, many: 25_000, scans: 10, lookups: 500 },
                 tpcc: tpcc::Sizes::full(1),
-                mib_per_die: 64,
+                mib_per_die: 128,
                 transactions: 2_000,
-                seconds: 60,
+                seconds: 24,
             },
             Scale::Full => Self {
                 rl: rl::Sizes::full(),
                 tpcc: tpcc::Sizes::full(1),
-                mib_per_die: 64,
+                mib_per_die: 256,
                 transactions: 20_000,
-                seconds: 600,
+                seconds: 60,
             },
         }
     }
