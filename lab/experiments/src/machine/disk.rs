@@ -30,6 +30,8 @@ pub const COMMAND_NS: u64 = 100_000;
 /// readers, who keep the diffs of versions, they do not: transactions of the RL script have up to
 /// some 500 pages here, and two in a row were refused from 14 reads a second on.
 const DIFF_BYTES: u32 = 64 << 10;
+/// Memory of a mapping in a diff.
+const ENTRY_BYTES: u32 = 16;
 /// Pages that the device's buffer holds while they are programmed.
 const BUFFERED: usize = 64;
 
@@ -109,7 +111,10 @@ impl Layer {
             }
             LayerKind::MvFtl => {
                 let paper = mvftl::Options::new(&geometry, &common)?;
-                let options = mvftl::Options { diff_bytes: DIFF_BYTES, ..paper };
+                // Pages of open transactions and of versions are spare ones.
+                let more = DIFF_BYTES.saturating_sub(paper.diff_bytes) / ENTRY_BYTES;
+                let logical_pages = paper.logical_pages.saturating_sub(more);
+                let options = mvftl::Options { diff_bytes: DIFF_BYTES, logical_pages, ..paper };
                 Self::MvFtl(Box::new(mvftl::MvFtl::format(nand, options)?))
             }
         })

@@ -173,6 +173,9 @@ fn worst(series: &Series) -> Judged {
     }
     for at in places {
         let rbj = seconds(series, Mode::Rbj, at)?;
+        if rbj.is_infinite() {
+            return Err(format!("at {at} RBJ gives up"));
+        }
         for mode in Mode::PAPER.into_iter().filter(|mode| *mode != Mode::Rbj) {
             let other = seconds(series, mode, at)?;
             // One that gave up has no time.

@@ -57,7 +57,12 @@ fn the_papers_pages_show_and_others_do_not() {
     (changed[0].2[1].1, changed[9].2[0].1) = (601.0, 17.0);
     assert_eq!(
         judged(&changed),
-        ["tpcc-pages-are-near", "modes-have-the-papers-order", "diffs-are-short"]
+        [
+            "tpcc-pages-are-near",
+            "modes-have-the-papers-order",
+            "deltas-save-pages",
+            "diffs-are-short"
+        ]
     );
 }
 
