@@ -21,6 +21,9 @@ fn every_experiment_runs_and_repeats() {
 
 type Row<'a> = (&'a str, f64, &'a [(&'a str, f64)]);
 
+/// Rows with their metrics.
+type Rows<const N: usize> = [(&'static str, f64, [(&'static str, f64); N])];
+
 /// The predictions that do not show.
 fn off(experiment: &Experiment, rows: &[Row<'_>]) -> Vec<String> {
     let verdicts = experiment.judge(&series(rows));
@@ -48,7 +51,7 @@ fn the_papers_pages_show_and_others_do_not() {
         row("page store", 1.0, 8.0, 0.0),
         row("page store, whole pages", 1.0, 12.0, 0.0),
     ];
-    let judged = |rows: &[(&'static str, f64, [(&'static str, f64); 2])]| {
+    let judged = |rows: &Rows<2>| {
         let rows: Vec<Row<'_>> = rows.iter().map(|(name, at, of)| (*name, *at, &of[..])).collect();
         off(&pages::EXPERIMENT, &rows)
     };
@@ -68,9 +71,9 @@ fn the_papers_pages_show_and_others_do_not() {
 
 #[test]
 fn the_papers_new_orders_show_and_others_do_not() {
-    let rows = |x: [f64; 2], mv: f64| -> Vec<(&'static str, f64, [(&'static str, f64); 1])> {
+    let rows = |x: [f64; 2], mv: f64| -> Box<Rows<1>> {
         let at = |name, at, notpm| (name, at, [(NOTPM, notpm)]);
-        vec![
+        Box::new([
             at("MV-FTL", 0.0, mv),
             at("MV-FTL", 25.0, 680.0),
             at("WAL1000", 0.0, 269.0),
@@ -79,9 +82,9 @@ fn the_papers_new_orders_show_and_others_do_not() {
             at("WAL50", 25.0, 245.0),
             at("X-FTL", 0.0, x[0]),
             at("X-FTL", 25.0, x[1]),
-        ]
+        ])
     };
-    let judged = |rows: Vec<(&'static str, f64, [(&'static str, f64); 1])>| {
+    let judged = |rows: Box<Rows<1>>| {
         let rows: Vec<Row<'_>> = rows.iter().map(|(name, at, of)| (*name, *at, &of[..])).collect();
         off(&tpcc_readers::EXPERIMENT, &rows)
     };
