@@ -1,8 +1,8 @@
 //! A VFS in safe code, for programs that have SQLite linked in and keep its files themselves.
 //!
-//! [`register`](crate::register) has the files of a [`Files`] under the name of a VFS; SQLite's own kinds of journal
-//! work there, the write-ahead log with its shared memory included. Only the files of a database
-//! are asked for: use `PRAGMA temp_store = MEMORY`.
+//! [`register`](crate::register) has the files of a [`Files`] under the name of a VFS; SQLite's own
+//! kinds of journal work there, the write-ahead log with its shared memory included. Only the files
+//! of a database are asked for: use `PRAGMA temp_store = MEMORY`.
 //!
 //! Thread safety: a [`Files`] is called by all connections, a [`File`] by one at a time. No lock of
 //! this module is held while one of them is called.

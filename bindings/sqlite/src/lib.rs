@@ -10,8 +10,8 @@
 //! [`journal`], [`kept`] (the journal of a connection), [`pragma`], [`open_stores`] (the
 //! connections of a process share a store), [`queue`] (the order of writers), [`waiting`] (how a
 //! connection waits for its turn), [`code`], `ffi` (the boundary to C); [`planted`] (bugs that the
-//! tests must find), `test_mount` (stores that are not files, for tests). With the feature `linked`,
-//! `hosted` is another VFS altogether: files that a program keeps itself.
+//! tests must find), `test_mount` (stores that are not files, for tests). With the feature
+//! `linked`, `hosted` is another VFS altogether: files that a program keeps itself.
 
 pub mod code;
 pub mod connection;

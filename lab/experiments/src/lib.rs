@@ -3,7 +3,8 @@
 //! [`experiment`] is what `esker lab` runs, and [`catalog`] names all experiments: those of the
 //! FD+tree's papers in [`fdtree`], those of the LSM tree's compaction policies in [`lsm`], those of
 //! the planner of arrays in [`permute`], those of indexes that keep all versions in
-//! [`multiversion`], that of patched tables in [`patch`], those on simulated flash in [`flash`].
+//! [`multiversion`], that of patched tables in [`patch`], those on simulated flash in [`flash`],
+//! and [`machine`] is the machine on which SQLite runs there.
 //! [`stores`] is the comparison that `esker bench` runs; [`permute::rearrange`], [`sqlite`],
 //! [`operations`] and [`versions`] are what `esker bench` with such a name runs, the last one as
 //! `history`. All of them answer with the `Findings` of `esker-lab-result`; [`progress`] is what

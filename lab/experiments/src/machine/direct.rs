@@ -2,7 +2,7 @@
 //!
 //! | the pager | here |
 //! |---|---|
-//! | lock shared | MV-FTL: a transaction begins, which has the newest version; X-FTL: SQLite's lock |
+//! | lock shared | MV-FTL: a transaction begins on the newest version; X-FTL: SQLite's lock |
 //! | lock reserved | alone; MV-FTL: `BUSY_SNAPSHOT` where a newer version was committed since |
 //! | lock exclusive | MV-FTL: granted at once; X-FTL: once readers have ended |
 //! | writes a page | into the transaction |
