@@ -3,7 +3,7 @@
 //!
 //! **Time.** One processor serves commands one after the other, each for [`COMMAND_NS`]; then a
 //! write is in the device's buffer and is answered, and its page is programmed when its die is
-//! free. The buffer holds [`BUFFERED`] pages. A read is answered with its data. A flush and a
+//! free. The buffer holds 64 pages. A read is answered with its data. A flush and a
 //! commit are answered when everything before them is programmed, and their own records; until then
 //! no other command is served, as in firmware with one thread. So commands are served in the order
 //! of their times.
