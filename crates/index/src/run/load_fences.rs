@@ -14,7 +14,7 @@ use crate::run::tree::{BlockReader, Tree};
 /// What became of an attempt to load the fences of a level.
 enum Loaded {
     /// All of them.
-    All(FenceIndex),
+    All(Arc<FenceIndex>),
     /// The budget has too little memory for them, which take about this much, in bytes.
     TooLarge(u64),
 }
@@ -46,7 +46,7 @@ impl Tree {
         }
         match self.load_fences(level, room, reader) {
             Ok(Loaded::All(index)) => {
-                let _first = fences.held.set(Arc::new(index));
+                let _first = fences.held.set(index);
             }
             Ok(Loaded::TooLarge(needs)) => fences.needs_bytes.store(needs, Ordering::Relaxed),
             Err(_) => {}
@@ -76,7 +76,7 @@ impl Tree {
         }
         let is_held = index.finish();
         let needs = index.expected_bytes(blocks);
-        Ok(if is_held { Loaded::All(index) } else { Loaded::TooLarge(needs) })
+        Ok(if is_held { Loaded::All(Arc::new(index)) } else { Loaded::TooLarge(needs) })
     }
 }
 
