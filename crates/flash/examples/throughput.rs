@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use esker_flash::ftl::{Options, PageMapped};
 use esker_flash::nand::{Latencies, Lpn, Sizes, Timing};
-use esker_flash::{Ftl, Geometry, NandSim};
+use esker_flash::{Ftl, Geometry, Nand, NandSim};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text: Vec<String> = std::env::args().skip(1).collect();

@@ -101,6 +101,57 @@ fn a_miss_delays_the_read_that_needs_it() {
     assert_eq!(latency(7), read);
 }
 
+/// Pages on four dies whose entries are not cached: each reads its translation page and then its
+/// data, and none waits for another.
+#[test]
+fn the_misses_of_a_request_overlap() {
+    let timing = Timing::of_cell(Cell::Slc, 512);
+    let nand = Flash::with_clock(geometry(4, 64), timing);
+    let mut ftl = Dftl::format(nand, &Options::default(), 10).unwrap();
+    fill(&mut ftl);
+    ftl.flush().unwrap();
+    let read = timing.read_ns + timing.transfer_ns_per_page;
+    let request = |ftl: &mut Dftl<Flash>, lpns: std::ops::Range<u32>| {
+        let now = ftl.end_ns() + 1_000_000_000;
+        ftl.issue_at(now);
+        lpns.for_each(|lpn| _ = ftl.read(Lpn(lpn), &mut []).unwrap());
+        ftl.end_ns() - now
+    };
+    // Entries that this evicts are written first; then they are clean.
+    (1_000..1_800).for_each(|lpn| _ = request(&mut ftl, lpn..lpn + 1));
+    let before = ftl.lookups().misses;
+    assert_eq!(request(&mut ftl, 0..4), 2 * read);
+    assert_eq!(ftl.lookups().misses - before, 4);
+    assert_eq!(request(&mut ftl, 0..4), read);
+}
+
+/// A miss that evicts a changed entry waits until that entry's translation page is read and
+/// programmed.
+#[test]
+fn a_miss_waits_for_the_entry_that_it_evicts() {
+    let timing = Timing::of_cell(Cell::Slc, 512);
+    let nand = Flash::with_clock(geometry(2, 64), timing);
+    let mut ftl = Dftl::format(nand, &Options::default(), 1).unwrap();
+    fill(&mut ftl);
+    ftl.flush().unwrap();
+    let mut request = |lpn: u32, writes: bool| {
+        let now = ftl.end_ns() + 1_000_000_000;
+        ftl.issue_at(now);
+        let programs = ftl.counters().of(Cause::Map).programs;
+        match writes {
+            true => ftl.write(Lpn(lpn), &[]).unwrap(),
+            false => _ = ftl.read(Lpn(lpn), &mut []).unwrap(),
+        }
+        (ftl.end_ns() - now, ftl.counters().of(Cause::Map).programs - programs)
+    };
+    let read = timing.read_ns + timing.transfer_ns_per_page;
+    let program = timing.program_ns + timing.transfer_ns_per_page;
+    let found: Vec<_> = (0..60).map(|at| request(at * 2, at < 30)).collect();
+    let evicting: Vec<_> = found[30..].iter().filter(|(_, programs)| *programs == 1).collect();
+    assert!(!evicting.is_empty(), "{found:?}");
+    assert!(evicting.iter().all(|(ns, _)| *ns == 3 * read + program), "{evicting:?}");
+}
+
 #[test]
 fn the_memory_of_a_device_is_small() {
     let options = Options::default();

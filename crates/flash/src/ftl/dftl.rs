@@ -31,7 +31,7 @@ use super::options::Options;
 use super::pool::{Pool, Stream};
 use super::{Ftl, HostCounters, Wear, gc, wear};
 use crate::error::{Error, Result};
-use crate::nand::{Cause, Counters, Geometry, Lpn, Nand};
+use crate::nand::{Cause, Geometry, Lpn, Nand, Urgency};
 use crate::planted::{self, Bug};
 
 /// The stream of host writes.
@@ -167,7 +167,17 @@ impl<N: Nand> Dftl<N> {
         self.tables.device_ram_bytes()
     }
 
-    /// Brings the entry of a logical page into the cache.
+    /// The steps of one logical page, in a scope of their own: what they wait for, other pages of
+    /// the request do not.
+    fn in_turn<T>(&mut self, steps: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let outer = self.nand.open_scope(Urgency::Foreground);
+        let done = steps(self);
+        self.nand.close_scope(outer);
+        done
+    }
+
+    /// Brings the entry of a logical page into the cache. What follows waits for the read of its
+    /// translation page, and until the entry that it evicts is written.
     fn look_up(&mut self, lpn: u32) -> Result<()> {
         if self.tables.touch(lpn) {
             self.lookups.hits += 1;
@@ -178,30 +188,35 @@ impl<N: Nand> Dftl<N> {
         if let Some(evicted) = self.tables.insert(lpn)
             && self.tables.is_behind(evicted)
         {
+            self.nand.wait();
             self.write_back(self.tables.translation_page(evicted))?;
         }
+        self.nand.wait();
         Ok(())
     }
 
-    /// Reads a translation page, if it was ever written, and compares it with the map. What
-    /// follows waits for it.
+    /// Reads a translation page, if it was ever written, and compares it with the map.
     fn read_translation(&mut self, index: u32) -> Result<()> {
         let Some(page) = self.tables.map.find(self.tables.map.map_slot(index)) else {
             return Ok(());
         };
         self.nand.read(page, &mut self.buffer, Cause::Map)?;
-        self.nand.chain();
         if self.buffer.is_empty() { Ok(()) } else { self.tables.compare(index, &self.buffer) }
     }
 
-    /// Writes a translation page with all entries that it is behind with. Trims that it records
-    /// are durable then.
+    /// Writes a translation page with all entries that it is behind with, when its old version is
+    /// read. Trims that it records are durable then.
     fn write_back(&mut self, index: u32) -> Result<()> {
+        self.in_turn(|layer| layer.rewrite_translation(index))
+    }
+
+    fn rewrite_translation(&mut self, index: u32) -> Result<()> {
         let slot = self.tables.map.map_slot(index);
         let domain = self.nand.geometry().die_of_lpn(Lpn(slot));
         // Collections move pages: the entries are final afterwards.
         gc::make_room(&mut self.nand, &mut self.pool, &mut self.tables, domain, TRANSLATION)?;
         self.read_translation(index)?;
+        self.nand.wait();
         let data = self.tables.content(index, self.nand.keeps_data());
         self.put(slot, &data, TRANSLATION, Cause::Map)?;
         for lpn in self.tables.written(index) {
@@ -238,44 +253,54 @@ impl<N: Nand> Ftl for Dftl<N> {
         self.tables.map.logical()
     }
 
-    fn geometry(&self) -> &Geometry {
-        self.nand.geometry()
+    fn dyn_nand(&self) -> &dyn Nand {
+        &self.nand
+    }
+
+    fn dyn_nand_mut(&mut self) -> &mut dyn Nand {
+        &mut self.nand
     }
 
     fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<bool> {
         self.require(lpn)?;
         super::require_length(&self.nand, data.len())?;
         self.host.reads += 1;
-        self.look_up(lpn.0)?;
-        self.write_overdue()?;
-        read(&mut self.nand, &self.tables.map, lpn, data)
+        self.in_turn(|layer| {
+            layer.look_up(lpn.0)?;
+            layer.write_overdue()?;
+            read(&mut layer.nand, &layer.tables.map, lpn, data)
+        })
     }
 
     fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<()> {
         self.require(lpn)?;
         super::require_length(&self.nand, data.len())?;
         self.host.writes += 1;
-        self.look_up(lpn.0)?;
-        let domain = self.nand.geometry().die_of_lpn(lpn);
-        gc::make_room(&mut self.nand, &mut self.pool, &mut self.tables, domain, HOST)?;
-        self.put(lpn.0, data, HOST, Cause::Host)?;
-        self.tables.changed(lpn.0);
-        self.write_overdue()
+        self.in_turn(|layer| {
+            layer.look_up(lpn.0)?;
+            let domain = layer.nand.geometry().die_of_lpn(lpn);
+            gc::make_room(&mut layer.nand, &mut layer.pool, &mut layer.tables, domain, HOST)?;
+            layer.put(lpn.0, data, HOST, Cause::Host)?;
+            layer.tables.changed(lpn.0);
+            layer.write_overdue()
+        })
     }
 
     fn trim(&mut self, lpn: Lpn) -> Result<()> {
         self.require(lpn)?;
         self.host.trims += 1;
-        self.look_up(lpn.0)?;
-        if self.tables.map.trim(lpn.0) {
-            self.tables.trimmed(lpn.0);
-            if planted::is(Bug::TrimFreedEarly)
-                && let Some(page) = self.tables.map.unbind_trimmed(lpn.0)
-            {
-                self.pool.invalidate(page);
+        self.in_turn(|layer| {
+            layer.look_up(lpn.0)?;
+            if layer.tables.map.trim(lpn.0) {
+                layer.tables.trimmed(lpn.0);
+                if planted::is(Bug::TrimFreedEarly)
+                    && let Some(page) = layer.tables.map.unbind_trimmed(lpn.0)
+                {
+                    layer.pool.invalidate(page);
+                }
             }
-        }
-        self.write_overdue()
+            layer.write_overdue()
+        })
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -290,20 +315,8 @@ impl<N: Nand> Ftl for Dftl<N> {
         self.host
     }
 
-    fn counters(&self) -> &Counters {
-        self.nand.counters()
-    }
-
     fn wear(&self) -> Wear {
         wear::summary(&self.nand, self.nand.geometry().dies())
-    }
-
-    fn issue_at(&mut self, ns: u64) {
-        self.nand.issue_at(ns);
-    }
-
-    fn end_ns(&self) -> u64 {
-        self.nand.end_ns()
     }
 
     fn ram_bytes(&self) -> u64 {

@@ -3,7 +3,7 @@
 use super::pool::{Pool, Stream};
 use super::wear;
 use crate::error::{Error, Result};
-use crate::nand::{BlockId, Cause, Nand, Ppn, Spare};
+use crate::nand::{BlockId, Cause, Nand, Ppn, Spare, Urgency};
 use crate::planted::{self, Bug};
 
 /// What garbage collection asks a layer: who owns a page.
@@ -43,7 +43,11 @@ pub fn make_room<N: Nand, O: Owners<N>>(
     if pool.has_open_page(domain, stream) || pool.may_open(domain) {
         return Ok(());
     }
-    reclaim(nand, pool, owners, domain)
+    // The request waits for its die, which is busy until then, and not for the copies themselves.
+    let outer = nand.open_scope(Urgency::Background);
+    let done = reclaim(nand, pool, owners, domain);
+    nand.close_scope(outer);
+    done
 }
 
 fn reclaim<N: Nand, O: Owners<N>>(

@@ -72,7 +72,16 @@ pub trait Ftl {
     fn logical_pages(&self) -> u32;
 
     /// The flash below.
-    fn geometry(&self) -> &Geometry;
+    fn dyn_nand(&self) -> &dyn Nand;
+
+    /// The flash below, for its clock. What is programmed or erased behind the layer's back breaks
+    /// it.
+    fn dyn_nand_mut(&mut self) -> &mut dyn Nand;
+
+    /// The sizes of the flash below.
+    fn geometry(&self) -> &Geometry {
+        self.dyn_nand().geometry()
+    }
 
     /// Reads a logical page, and answers whether it is mapped. One that is not reads as zeros.
     ///
@@ -118,16 +127,24 @@ pub trait Ftl {
     fn host(&self) -> HostCounters;
 
     /// The operations on flash so far, by cause.
-    fn counters(&self) -> &Counters;
+    fn counters(&self) -> &Counters {
+        self.dyn_nand().counters()
+    }
 
     /// The erase counts. Reads those of all blocks.
     fn wear(&self) -> Wear;
 
     /// Begins a request of the host at this time; see [`Nand::issue_at`].
-    fn issue_at(&mut self, ns: u64);
+    #[inline]
+    fn issue_at(&mut self, ns: u64) {
+        self.dyn_nand_mut().issue_at(ns);
+    }
 
     /// When the request ends; see [`Nand::end_ns`].
-    fn end_ns(&self) -> u64;
+    #[inline]
+    fn end_ns(&self) -> u64 {
+        self.dyn_nand().end_ns()
+    }
 
     /// The memory of the layer and of the simulator below, in bytes, without pages' contents.
     fn ram_bytes(&self) -> u64;

@@ -20,7 +20,7 @@ use super::options::Options;
 use super::pool::{Pool, Stream};
 use super::{Ftl, HostCounters, Wear, gc, wear};
 use crate::error::{Error, Result, invalid};
-use crate::nand::{Cause, Counters, Geometry, Lpn, Nand};
+use crate::nand::{Cause, Geometry, Lpn, Nand};
 use crate::planted::{self, Bug};
 
 /// The stream of host writes without one, and of trims' pages.
@@ -147,8 +147,12 @@ impl<N: Nand> Ftl for PageMapped<N> {
         self.map.logical()
     }
 
-    fn geometry(&self) -> &Geometry {
-        self.nand.geometry()
+    fn dyn_nand(&self) -> &dyn Nand {
+        &self.nand
+    }
+
+    fn dyn_nand_mut(&mut self) -> &mut dyn Nand {
+        &mut self.nand
     }
 
     fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<bool> {
@@ -203,22 +207,8 @@ impl<N: Nand> Ftl for PageMapped<N> {
         self.host
     }
 
-    fn counters(&self) -> &Counters {
-        self.nand.counters()
-    }
-
     fn wear(&self) -> Wear {
         wear::summary(&self.nand, self.nand.geometry().dies())
-    }
-
-    #[inline]
-    fn issue_at(&mut self, ns: u64) {
-        self.nand.issue_at(ns);
-    }
-
-    #[inline]
-    fn end_ns(&self) -> u64 {
-        self.nand.end_ns()
     }
 
     fn ram_bytes(&self) -> u64 {

@@ -26,7 +26,7 @@ mod timing;
 
 use std::fmt;
 
-pub use clock::Clock;
+pub use clock::{Clock, Scope, Urgency};
 pub use counters::{Cause, Counters, Operations};
 pub use geometry::{Geometry, Sizes};
 pub use latency::Latencies;
@@ -152,17 +152,67 @@ pub trait Nand {
     /// The operations so far.
     fn counters(&self) -> &Counters;
 
+    /// The clock, where there is one.
+    fn clock(&self) -> Option<&Clock> {
+        None
+    }
+
+    /// The clock, to say what waits for what.
+    fn clock_mut(&mut self) -> Option<&mut Clock> {
+        None
+    }
+
     /// Begins a request of the host: the operations that follow are issued at `ns`, which does not
-    /// go back from request to request. Without a clock nothing happens.
-    fn issue_at(&mut self, ns: u64);
+    /// go back from request to request. This and the methods below do nothing without a clock.
+    #[inline]
+    fn issue_at(&mut self, ns: u64) {
+        if let Some(clock) = self.clock_mut() {
+            clock.issue_at(ns);
+        }
+    }
 
-    /// The operations that follow depend on the last one: they are issued when it ends, until the
-    /// next [`Nand::issue_at`].
-    fn chain(&mut self);
+    /// When the slowest operation of the request ends; 0 without a clock.
+    #[inline]
+    fn end_ns(&self) -> u64 {
+        self.clock().map_or(0, Clock::end_ns)
+    }
 
-    /// When the slowest operation of the request ends; those of garbage collection and wear
-    /// levelling count only in that they keep dies busy. 0 without a clock.
-    fn end_ns(&self) -> u64;
+    /// Begins a part of a request whose steps wait for each other: see [`Clock::open_scope`]. An
+    /// error may leave it open until the next request.
+    #[inline]
+    fn open_scope(&mut self, urgency: Urgency) -> Option<Scope> {
+        self.clock_mut().map(|clock| clock.open_scope(urgency))
+    }
+
+    /// Ends the part that answered `outer`.
+    #[inline]
+    fn close_scope(&mut self, outer: Option<Scope>) {
+        if let (Some(clock), Some(outer)) = (self.clock_mut(), outer) {
+            clock.close_scope(outer);
+        }
+    }
+
+    /// See [`Clock::wait`].
+    #[inline]
+    fn wait(&mut self) {
+        if let Some(clock) = self.clock_mut() {
+            clock.wait();
+        }
+    }
+
+    /// See [`Clock::wait_until`].
+    #[inline]
+    fn wait_until(&mut self, ns: u64) {
+        if let Some(clock) = self.clock_mut() {
+            clock.wait_until(ns);
+        }
+    }
+
+    /// When the slowest operation of the open scope ends; 0 without a clock.
+    #[inline]
+    fn until_ns(&self) -> u64 {
+        self.clock().map_or(0, Clock::until_ns)
+    }
 
     /// Memory that the simulator holds, in bytes, without the pages' contents.
     fn ram_bytes(&self) -> u64;
@@ -206,16 +256,12 @@ impl<N: Nand> Nand for &mut N {
         (**self).counters()
     }
 
-    fn issue_at(&mut self, ns: u64) {
-        (**self).issue_at(ns);
+    fn clock(&self) -> Option<&Clock> {
+        (**self).clock()
     }
 
-    fn chain(&mut self) {
-        (**self).chain();
-    }
-
-    fn end_ns(&self) -> u64 {
-        (**self).end_ns()
+    fn clock_mut(&mut self) -> Option<&mut Clock> {
+        (**self).clock_mut()
     }
 
     fn ram_bytes(&self) -> u64 {

@@ -1,5 +1,7 @@
 //! What a simulator keeps of pages: their bytes and spare areas, or nothing.
 
+use std::sync::Arc;
+
 use super::{Ppn, Spare};
 
 /// Pages' contents. `page` is always one of the device; the rules of flash are checked before.
@@ -44,13 +46,14 @@ impl Payload for () {
 }
 
 /// Keeps bytes and spare areas of programmed pages: 8 bytes of memory for each erased page, and for
-/// each programmed one its size and about 40 bytes.
+/// each programmed one its size and about 60 bytes. Copies of a device share the pages that were
+/// programmed before.
 #[derive(Clone, Debug)]
 pub struct Bytes {
-    pages: Vec<Option<Box<Page>>>,
+    pages: Vec<Option<Arc<Page>>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Page {
     spare: Spare,
     data: Box<[u8]>,
@@ -65,7 +68,7 @@ impl Payload for Bytes {
 
     fn store(&mut self, page: Ppn, data: &[u8], spare: Spare) {
         if let Some(place) = self.pages.get_mut(page.0 as usize) {
-            *place = Some(Box::new(Page { spare, data: data.into() }));
+            *place = Some(Arc::new(Page { spare, data: data.into() }));
         }
     }
 

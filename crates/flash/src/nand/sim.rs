@@ -55,12 +55,6 @@ impl<P: Payload> NandSim<P> {
         Self { clock: Some(Clock::new(&geometry, timing)), ..Self::new(geometry) }
     }
 
-    /// The clock, where there is one.
-    #[must_use]
-    pub const fn clock(&self) -> Option<&Clock> {
-        self.clock.as_ref()
-    }
-
     /// Cuts the power in the program or erase that follows `operations` of them. The interrupted
     /// operation and all later ones answer [`Error::PowerCut`], until [`NandSim::power_on`].
     pub const fn cut_after(&mut self, operations: u64, cut: Cut) {
@@ -149,10 +143,6 @@ impl<P: Payload> NandSim<P> {
             change(state);
         }
     }
-
-    const fn counts(cause: Cause) -> bool {
-        !matches!(cause, Cause::Gc | Cause::Wear)
-    }
 }
 
 impl<P: Payload> Nand for NandSim<P> {
@@ -172,7 +162,7 @@ impl<P: Payload> Nand for NandSim<P> {
         self.counters.of_mut(cause).reads += 1;
         if let Some(clock) = &mut self.clock {
             let die = self.geometry.die_of(self.geometry.block_of(page));
-            clock.read(die, self.geometry.channel_of(die), Self::counts(cause));
+            clock.read(die, self.geometry.channel_of(die));
         }
         self.require_readable(page)?;
         Ok(self.payload.load(page, data).unwrap_or(Spare::UNKNOWN))
@@ -188,7 +178,7 @@ impl<P: Payload> Nand for NandSim<P> {
         self.counters.of_mut(cause).programs += 1;
         if let Some(clock) = &mut self.clock {
             let die = self.geometry.die_of(block);
-            clock.program(die, self.geometry.channel_of(die), Self::counts(cause));
+            clock.program(die, self.geometry.channel_of(die));
         }
         if cut.is_some() { Err(Error::PowerCut) } else { Ok(()) }
     }
@@ -209,7 +199,7 @@ impl<P: Payload> Nand for NandSim<P> {
         counters.reads += 1;
         counters.programs += 1;
         if let Some(clock) = &mut self.clock {
-            clock.copy(die, Self::counts(cause));
+            clock.copy(die);
         }
         if cut.is_some() { Err(Error::PowerCut) } else { Ok(spare) }
     }
@@ -235,7 +225,7 @@ impl<P: Payload> Nand for NandSim<P> {
         });
         self.counters.of_mut(cause).erases += 1;
         if let Some(clock) = &mut self.clock {
-            clock.erase(self.geometry.die_of(block), Self::counts(cause));
+            clock.erase(self.geometry.die_of(block));
         }
         if cut.is_some() { Err(Error::PowerCut) } else { Ok(()) }
     }
@@ -253,21 +243,13 @@ impl<P: Payload> Nand for NandSim<P> {
     }
 
     #[inline]
-    fn issue_at(&mut self, ns: u64) {
-        if let Some(clock) = &mut self.clock {
-            clock.issue_at(ns);
-        }
-    }
-
-    fn chain(&mut self) {
-        if let Some(clock) = &mut self.clock {
-            clock.chain();
-        }
+    fn clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
     }
 
     #[inline]
-    fn end_ns(&self) -> u64 {
-        self.clock.as_ref().map_or(0, Clock::end_ns)
+    fn clock_mut(&mut self) -> Option<&mut Clock> {
+        self.clock.as_mut()
     }
 
     fn ram_bytes(&self) -> u64 {

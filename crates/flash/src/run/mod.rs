@@ -24,7 +24,7 @@ pub mod spec;
 mod tests;
 
 use crate::ftl::{Ftl, Stream};
-use crate::nand::{Counters, Lpn};
+use crate::nand::{Counters, Lpn, Urgency};
 use crate::placement::Placement;
 use crate::trace::{OpKind, TraceOp};
 use crate::workload::Random;
@@ -207,12 +207,15 @@ fn serve<F: Ftl + ?Sized>(
         }
         OpKind::Write => {
             for (lpn, is_partial) in pages.iter() {
+                let outer = layer.dyn_nand_mut().open_scope(Urgency::Foreground);
                 if is_partial {
                     // The rest of the page is read, so that the page can be written whole.
                     host.partial_pages_written += 1;
                     layer.read(Lpn(lpn), &mut [])?;
+                    layer.dyn_nand_mut().wait();
                 }
                 layer.write_in_stream(Lpn(lpn), &[], stream)?;
+                layer.dyn_nand_mut().close_scope(outer);
             }
         }
         OpKind::Trim => {

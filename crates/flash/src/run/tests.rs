@@ -40,8 +40,12 @@ impl Ftl for Ring {
         16
     }
 
-    fn geometry(&self) -> &Geometry {
-        self.nand.geometry()
+    fn dyn_nand(&self) -> &dyn Nand {
+        &self.nand
+    }
+
+    fn dyn_nand_mut(&mut self) -> &mut dyn Nand {
+        &mut self.nand
     }
 
     fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> crate::Result<bool> {
@@ -81,20 +85,8 @@ impl Ftl for Ring {
         HostCounters::default()
     }
 
-    fn counters(&self) -> &Counters {
-        self.nand.counters()
-    }
-
     fn wear(&self) -> Wear {
         Wear::default()
-    }
-
-    fn issue_at(&mut self, ns: u64) {
-        self.nand.issue_at(ns);
-    }
-
-    fn end_ns(&self) -> u64 {
-        self.nand.end_ns()
     }
 
     fn ram_bytes(&self) -> u64 {
@@ -175,6 +167,25 @@ fn two_dies_serve_a_deep_queue_in_half_the_time() {
     };
     assert_eq!(time(1), 8 * TIMING.program_ns);
     assert_eq!(time(8), 4 * TIMING.program_ns);
+}
+
+/// The read is on the first die, the program on the second one; two pages overlap.
+#[test]
+fn a_page_that_is_written_in_part_is_read_before() {
+    let time = |part: TraceOp| {
+        let mut ring = Ring::new(true);
+        let geometry = Geometry::new(Sizes { blocks_per_plane: 1, ..SIZES }).unwrap();
+        ring.nand = NandSim::with_clock(geometry, TIMING);
+        let options = RunOptions { pace: Pace::QueueDepth(1), ..FRESH };
+        let whole = [op(OpKind::Write, 0, 4)];
+        let before = go(&mut ring, &whole, &options).unwrap().simulated_ns;
+        assert_eq!(before, 4 * TIMING.program_ns);
+        go(&mut ring, &[part], &options).unwrap().simulated_ns
+    };
+    let part = TraceOp { length: 512, ..op(OpKind::Write, 0, 1) };
+    assert_eq!(time(part), TIMING.read_ns + TIMING.program_ns);
+    let two = TraceOp { offset: 512, length: 4096, ..part };
+    assert_eq!(time(two), TIMING.read_ns + 2 * TIMING.program_ns);
 }
 
 #[test]

@@ -25,6 +25,12 @@ pub trait Blocks: Send + 'static {
     /// Writes a page.
     fn write(&mut self, lpn: Lpn, purpose: Purpose) -> Result<()>;
 
+    /// Writes a page of which the host writes a part: it is read before.
+    fn rewrite(&mut self, lpn: Lpn, purpose: Purpose) -> Result<()> {
+        self.read(lpn, purpose)?;
+        self.write(lpn, purpose)
+    }
+
     /// Forgets a page.
     fn trim(&mut self, lpn: Lpn) -> Result<()>;
 

@@ -149,10 +149,10 @@ impl<B: Blocks> Files<B> {
                     dirty.remove(&page);
                 }
                 let read = files.layout.find(file, page).filter(|_| !covered.contains(&page));
-                if let Some(lpn) = read {
-                    files.blocks.read(lpn, purpose)?;
+                match read {
+                    Some(lpn) => files.blocks.rewrite(lpn, purpose)?,
+                    None => files.write_page(file, page, purpose)?,
                 }
-                files.write_page(file, page, purpose)?;
             }
             Ok(())
         })

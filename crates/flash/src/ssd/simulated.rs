@@ -9,7 +9,7 @@ use super::device::OnBlocks;
 use super::report::SsdReport;
 use crate::error::Result as BlockResult;
 use crate::ftl::{Ftl, Stream};
-use crate::nand::Lpn;
+use crate::nand::{Lpn, Urgency};
 use crate::placement::Placement;
 
 /// A device whose writes are also those of a simulated SSD.
@@ -105,6 +105,15 @@ impl Blocks for Ssd {
         let stream = (self.stream_of)(purpose);
         self.layer.write_in_stream(lpn, &[], stream)?;
         self.written[purpose as usize] += 1;
+        Ok(())
+    }
+
+    fn rewrite(&mut self, lpn: Lpn, purpose: Purpose) -> BlockResult<()> {
+        let outer = self.layer.dyn_nand_mut().open_scope(Urgency::Foreground);
+        self.read(lpn, purpose)?;
+        self.layer.dyn_nand_mut().wait();
+        self.write(lpn, purpose)?;
+        self.layer.dyn_nand_mut().close_scope(outer);
         Ok(())
     }
 

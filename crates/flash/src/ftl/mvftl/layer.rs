@@ -20,7 +20,7 @@ use crate::ftl::transactional::ring::{Ring, Writing};
 use crate::ftl::transactional::store::Store;
 use crate::ftl::transactional::{self, Collection, NONE};
 use crate::ftl::{self, HostCounters};
-use crate::nand::{Cause, Geometry, Lpn, Nand, Ppn};
+use crate::nand::{Cause, Geometry, Lpn, Nand, Ppn, Urgency};
 use crate::planted::{self, Bug};
 
 /// How a device is laid out. A recovery needs the options of the format.
@@ -324,8 +324,19 @@ impl<N: Nand> MvFtl<N> {
         Ok(())
     }
 
-    /// Collects blocks until a data page can be programmed.
+    /// Collects blocks until a data page can be programmed. The request waits for the die of its
+    /// page alone.
     fn make_room(&mut self) -> Result<()> {
+        if !self.store.space.is_short() {
+            return Ok(());
+        }
+        let outer = self.store.nand.open_scope(Urgency::Background);
+        let done = self.collect();
+        self.store.nand.close_scope(outer);
+        done
+    }
+
+    fn collect(&mut self) -> Result<()> {
         while self.store.space.is_short() {
             // The record of the moved pages finds room, so that no dump of the map happens between
             // the copies and the erase: a part of one would leave valid pages in both blocks.
@@ -359,8 +370,6 @@ impl<N: Nand> MvFtl<N> {
     }
 
     fn append(&mut self, mappings: &[Mapping], cause: Cause) -> Result<()> {
-        // The record is programmed when the pages before it are.
-        self.store.nand.chain();
         let entries: Vec<_> = mappings.iter().map(|mapping| commit_log::pack(*mapping)).collect();
         let sequence = self.store.next_sequence();
         let magic = commit_log::MAGIC;

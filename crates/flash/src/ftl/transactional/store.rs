@@ -2,10 +2,16 @@
 //!
 //! One place programs pages: the caller says where, why and what, and gets the place. After an
 //! error of the flash the layer must be recovered, because what is in memory may be ahead.
+//!
+//! **What waits** (see `nand/clock.rs`). W1: a page of a record or of the map is programmed when
+//! all data pages and all such pages before it are: a commit is not durable before its data, and
+//! the last page of a record not before the others. W2: a block is erased when all records and
+//! pages of the map before it are programmed; nothing waits for the erase but its die. W3: a page
+//! that is moved is programmed when it is read; the pages of a victim are moved side by side.
 
 use super::space::Space;
 use crate::error::{Error, Result};
-use crate::nand::{BlockId, Cause, Lpn, Nand, PageKind, Ppn, Spare};
+use crate::nand::{BlockId, Cause, Lpn, Nand, PageKind, Ppn, Spare, Urgency};
 use crate::planted::{self, Bug};
 
 /// A page that a collection moved.
@@ -31,6 +37,10 @@ pub(crate) struct Store<N> {
     /// The last sequence number that was used.
     sequence: u64,
     buffer: Vec<u8>,
+    /// When the data pages that were programmed are.
+    data_until_ns: u64,
+    /// When the records and pages of the map that were programmed are.
+    meta_until_ns: u64,
     /// A page that a planted bug holds back.
     held_back: Option<(Ppn, Vec<u8>, Spare)>,
 }
@@ -38,7 +48,8 @@ pub(crate) struct Store<N> {
 impl<N: Nand> Store<N> {
     pub(crate) fn new(nand: N, space: Space, sequence: u64) -> Self {
         let buffer = vec![0; nand.geometry().page_size() as usize];
-        Self { nand, space, sequence, buffer, held_back: None }
+        let (data_until_ns, meta_until_ns) = (0, 0);
+        Self { nand, space, sequence, buffer, data_until_ns, meta_until_ns, held_back: None }
     }
 
     /// A sequence number that nothing has.
@@ -74,7 +85,7 @@ impl<N: Nand> Store<N> {
         if planted::is(Bug::CommitBeforeData) {
             self.held_back = Some((page, data.to_vec(), spare));
         } else {
-            self.nand.program(page, data, spare, Cause::Host)?;
+            self.program_page(page, data, spare)?;
         }
         self.space.validate(page, lpn);
         Ok(page)
@@ -83,7 +94,13 @@ impl<N: Nand> Store<N> {
     /// Programs what a planted bug holds back.
     pub(crate) fn release(&mut self) -> Result<()> {
         let Some((page, data, spare)) = self.held_back.take() else { return Ok(()) };
-        self.nand.program(page, &data, spare, Cause::Host)
+        self.program_page(page, &data, spare)
+    }
+
+    fn program_page(&mut self, page: Ppn, data: &[u8], spare: Spare) -> Result<()> {
+        self.nand.program(page, data, spare, Cause::Host)?;
+        self.data_until_ns = self.data_until_ns.max(self.nand.until_ns());
+        Ok(())
     }
 
     /// Reads a data page, and checks that it is the one of this logical page.
@@ -101,7 +118,7 @@ impl<N: Nand> Store<N> {
         Err(Error::Foreign { page, what })
     }
 
-    /// Programs the next page of a meta block.
+    /// Programs the next page of a meta block (W1).
     pub(crate) fn program_meta(
         &mut self,
         page: Ppn,
@@ -109,12 +126,26 @@ impl<N: Nand> Store<N> {
         spare: Spare,
         cause: Cause,
     ) -> Result<()> {
-        self.nand.program(page, data, spare, cause)
+        let outer = self.nand.open_scope(Urgency::Foreground);
+        self.nand.wait_until(self.data_until_ns.max(self.meta_until_ns));
+        let done = self.nand.program(page, data, spare, cause);
+        self.meta_until_ns = self.meta_until_ns.max(self.nand.until_ns());
+        self.nand.close_scope(outer);
+        done
+    }
+
+    /// Erases a block (W2).
+    fn erase(&mut self, block: BlockId, cause: Cause) -> Result<()> {
+        let outer = self.nand.open_scope(Urgency::Background);
+        self.nand.wait_until(self.meta_until_ns);
+        let done = self.nand.erase(block, cause);
+        self.nand.close_scope(outer);
+        done
     }
 
     /// Erases a meta block, and answers the erased block that takes its place.
     pub(crate) fn recycle(&mut self, block: BlockId) -> Result<BlockId> {
-        self.nand.erase(block, Cause::Map)?;
+        self.erase(block, Cause::Map)?;
         Ok(self.space.exchange(block, self.nand.erase_count(block)))
     }
 
@@ -157,9 +188,13 @@ impl<N: Nand> Store<N> {
         let Some(to) = self.space.place_moved() else {
             return Err(Error::Full("the reserve is smaller than a block".to_owned()));
         };
+        let outer = self.nand.open_scope(Urgency::Background);
         let spare = self.nand.read(from, &mut self.buffer, cause)?;
         self.require_spare(from, lpn, spare)?;
+        self.nand.wait();
         self.nand.program(to, &self.buffer, spare, cause)?;
+        self.data_until_ns = self.data_until_ns.max(self.nand.until_ns());
+        self.nand.close_scope(outer);
         self.space.validate(to, lpn);
         self.space.invalidate(from);
         Ok(to)
@@ -167,8 +202,53 @@ impl<N: Nand> Store<N> {
 
     /// Erases a block that a collection emptied: it is the reserve now.
     pub(crate) fn erase_victim(&mut self, Victim { block, cause }: Victim) -> Result<()> {
-        self.nand.erase(block, cause)?;
+        self.erase(block, cause)?;
         self.space.add_free(block, self.nand.erase_count(block));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ftl::transactional::Collection;
+    use crate::nand::{Cell, Geometry, NandSim, Sizes, Timing};
+
+    const SIZES: Sizes = Sizes {
+        channels: 2,
+        dies_per_channel: 1,
+        planes_per_die: 1,
+        blocks_per_plane: 1,
+        pages_per_block: 3,
+        page_size: 64,
+    };
+
+    /// The victim is on one die, the reserve on the other.
+    #[test]
+    fn a_moved_page_is_programmed_when_it_is_read_and_the_victim_erased_after_the_record() {
+        let (geometry, timing) = (Geometry::new(SIZES).unwrap(), Timing::of_cell(Cell::Slc, 64));
+        let nand = NandSim::<()>::with_clock(geometry, timing);
+        let mut space = Space::new(geometry, Collection::default());
+        (0..2).for_each(|block| space.add_free(BlockId(block), 0));
+        let mut store = Store::new(nand, space, 0);
+        let data: Vec<_> = (0..3).map(|lpn| store.program_data(Lpn(lpn), &[]).unwrap()).collect();
+        data[..2].iter().for_each(|page| store.space.invalidate(*page));
+        store.nand.issue_at(1_000_000_000);
+        let (victim, moves) = store.collect(|_, _| true).unwrap();
+        assert_eq!(moves, [Move { lpn: Lpn(2), from: Ppn(2), to: Ppn(3) }]);
+        let (transfer, program) = (timing.transfer_ns_per_page, timing.program_ns);
+        let moved = 1_000_000_000 + timing.read_ns + 2 * transfer + program;
+        assert_eq!(store.data_until_ns, moved);
+        let spare = Spare { lpn: Lpn(0), kind: PageKind::Commit, seq: 9 };
+        store.program_meta(Ppn(4), &[], spare, Cause::Map).unwrap();
+        let recorded = moved + transfer + program;
+        assert_eq!((store.meta_until_ns, store.nand.end_ns()), (recorded, recorded));
+        store.erase_victim(victim).unwrap();
+        assert_eq!(store.nand.end_ns(), recorded, "nothing waits for the erase");
+        store.nand.issue_at(recorded);
+        let spare = Spare { lpn: Lpn(0), kind: PageKind::Data, seq: 10 };
+        store.nand.program(Ppn(0), &[], spare, Cause::Host).unwrap();
+        let erased = recorded + timing.erase_ns;
+        assert_eq!(store.nand.end_ns(), erased + program, "but its die");
     }
 }

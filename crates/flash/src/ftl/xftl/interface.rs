@@ -4,15 +4,19 @@ use crate::error::{Error, Result};
 use crate::ftl::transactional::{self, NONE, account};
 use crate::ftl::xftl::layer::XFtl;
 use crate::ftl::{Ftl, HostCounters, Transactional, TxId, Wear, wear};
-use crate::nand::{Counters, Geometry, Lpn, Nand};
+use crate::nand::{Lpn, Nand};
 
 impl<N: Nand> Ftl for XFtl<N> {
     fn logical_pages(&self) -> u32 {
         self.options.logical_pages
     }
 
-    fn geometry(&self) -> &Geometry {
-        self.store.nand.geometry()
+    fn dyn_nand(&self) -> &dyn Nand {
+        &self.store.nand
+    }
+
+    fn dyn_nand_mut(&mut self) -> &mut dyn Nand {
+        &mut self.store.nand
     }
 
     fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<bool> {
@@ -37,20 +41,8 @@ impl<N: Nand> Ftl for XFtl<N> {
         self.host
     }
 
-    fn counters(&self) -> &Counters {
-        self.store.nand.counters()
-    }
-
     fn wear(&self) -> Wear {
         wear::summary(&self.store.nand, 1)
-    }
-
-    fn issue_at(&mut self, ns: u64) {
-        self.store.nand.issue_at(ns);
-    }
-
-    fn end_ns(&self) -> u64 {
-        self.store.nand.end_ns()
     }
 
     fn ram_bytes(&self) -> u64 {

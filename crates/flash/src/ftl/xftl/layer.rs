@@ -21,7 +21,7 @@ use crate::ftl::transactional::store::Store;
 use crate::ftl::transactional::{self, Collection, NONE};
 use crate::ftl::xftl::table::{self, ENTRY_BYTES, Table, Writer};
 use crate::ftl::{self, HostCounters};
-use crate::nand::{BlockId, Cause, Geometry, Lpn, Nand, Ppn};
+use crate::nand::{BlockId, Cause, Geometry, Lpn, Nand, Ppn, Urgency};
 use crate::planted::{self, Bug};
 
 /// How a device is laid out. A recovery needs the options of the format.
@@ -300,7 +300,6 @@ impl<N: Nand> XFtl<N> {
         if entries.is_empty() {
             return Ok(0);
         }
-        self.store.nand.chain();
         let sequence = self.store.next_sequence();
         let record = Writing { magic: table::MAGIC, entries: &entries, sequence, cause };
         self.newest = self.ring.append(&mut self.store, &mut self.page, &record)?;
@@ -340,8 +339,19 @@ impl<N: Nand> XFtl<N> {
         Ok(())
     }
 
-    /// Collects blocks until a data page can be programmed.
+    /// Collects blocks until a data page can be programmed. The request waits for the die of its
+    /// page alone.
     fn make_room(&mut self) -> Result<()> {
+        if !self.store.space.is_short() {
+            return Ok(());
+        }
+        let outer = self.store.nand.open_scope(Urgency::Background);
+        let done = self.collect();
+        self.store.nand.close_scope(outer);
+        done
+    }
+
+    fn collect(&mut self) -> Result<()> {
         while self.store.space.is_short() {
             // The table finds room for all notes, so that no checkpoint happens between the copies
             // and the erase: a part of one would leave valid pages in both blocks.

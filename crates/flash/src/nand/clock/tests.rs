@@ -26,16 +26,16 @@ fn clock(channels: u32, dies_per_channel: u32) -> Clock {
 fn single_operations_take_their_time() {
     let mut clock = clock(1, 1);
     clock.issue_at(1_000);
-    clock.read(0, 0, true);
+    clock.read(0, 0);
     assert_eq!(clock.end_ns(), 1_075);
     clock.issue_at(10_000);
-    clock.program(0, 0, true);
+    clock.program(0, 0);
     assert_eq!(clock.end_ns(), 10_725);
     clock.issue_at(20_000);
-    clock.erase(0, true);
+    clock.erase(0);
     assert_eq!(clock.end_ns(), 23_000);
     clock.issue_at(30_000);
-    clock.copy(0, true);
+    clock.copy(0);
     assert_eq!(clock.end_ns(), 30_750);
 }
 
@@ -43,10 +43,10 @@ fn single_operations_take_their_time() {
 fn dies_work_beside_each_other_and_share_their_channel() {
     let mut clock = clock(1, 2);
     clock.issue_at(0);
-    clock.program(0, 0, true);
-    clock.program(1, 0, true);
+    clock.program(0, 0);
+    clock.program(1, 0);
     assert_eq!(clock.end_ns(), 750, "the second transfer waits for the first");
-    clock.program(0, 0, true);
+    clock.program(0, 0);
     assert_eq!(clock.end_ns(), 1_425, "its transfer is over, and it waits for the die");
 }
 
@@ -54,24 +54,84 @@ fn dies_work_beside_each_other_and_share_their_channel() {
 fn a_request_ends_with_its_slowest_operation_and_does_not_wait_for_collection() {
     let mut clock = clock(2, 1);
     clock.issue_at(0);
-    clock.erase(0, false);
-    clock.program(1, 1, true);
+    in_background(&mut clock, |clock| clock.erase(0));
+    clock.program(1, 1);
     assert_eq!(clock.end_ns(), 725);
     clock.issue_at(100);
-    clock.read(0, 0, true);
+    clock.read(0, 0);
     assert_eq!(clock.end_ns(), 3_075, "the die was erasing");
 }
 
+fn in_background(clock: &mut Clock, operations: impl FnOnce(&mut Clock)) {
+    let outer = clock.open_scope(Urgency::Background);
+    operations(clock);
+    clock.close_scope(outer);
+}
+
 #[test]
-fn chained_operations_follow_each_other() {
+fn steps_follow_each_other_and_pages_of_a_request_overlap() {
     let mut clock = clock(2, 1);
     clock.issue_at(0);
-    clock.read(0, 0, true);
-    clock.chain();
-    clock.read(1, 1, true);
-    assert_eq!(clock.end_ns(), 150);
+    for page in 0..2 {
+        let outer = clock.open_scope(Urgency::Foreground);
+        clock.read(page, page);
+        clock.wait();
+        clock.read(page, page);
+        clock.close_scope(outer);
+    }
+    assert_eq!(clock.end_ns(), 150, "one after the other they would take 300");
     clock.issue_at(0);
     assert_eq!(clock.end_ns(), 0, "the next request does not wait");
+}
+
+#[test]
+fn a_step_waits_for_all_of_its_scope_and_of_the_scopes_inside() {
+    let mut clock = clock(3, 1);
+    clock.issue_at(0);
+    let outer = clock.open_scope(Urgency::Foreground);
+    for die in 0..2 {
+        let inner = clock.open_scope(Urgency::Foreground);
+        clock.read(die, die);
+        clock.wait();
+        clock.program(die, die);
+        clock.close_scope(inner);
+    }
+    assert_eq!(clock.until_ns(), 800);
+    clock.wait();
+    clock.program(2, 2);
+    assert_eq!((clock.until_ns(), clock.end_ns()), (1_525, 1_525));
+    clock.close_scope(outer);
+    clock.read(2, 2);
+    assert_eq!(clock.end_ns(), 1_600, "issued at 0, and its die was busy");
+}
+
+#[test]
+fn nothing_waits_for_the_background() {
+    let mut clock = clock(2, 1);
+    clock.issue_at(0);
+    in_background(&mut clock, |clock| {
+        clock.read(0, 0);
+        clock.wait();
+        let inner = clock.open_scope(Urgency::Foreground);
+        clock.program(1, 1);
+        clock.close_scope(inner);
+        assert_eq!(clock.until_ns(), 800, "its own steps do");
+    });
+    assert_eq!((clock.until_ns(), clock.end_ns()), (0, 0));
+    clock.wait_until(5_000);
+    clock.read(0, 0);
+    assert_eq!(clock.end_ns(), 5_075);
+}
+
+#[test]
+fn a_request_closes_what_an_error_left_open() {
+    let mut clock = clock(1, 1);
+    clock.issue_at(0);
+    let _ = clock.open_scope(Urgency::Background);
+    clock.wait_until(9_000);
+    clock.issue_at(10);
+    clock.read(0, 0);
+    assert_eq!(clock.end_ns(), 85);
 }
 
 /// With a plain next-free time of the channel the second read would end at 3,100.
@@ -79,11 +139,11 @@ fn chained_operations_follow_each_other() {
 fn a_transfer_far_ahead_leaves_the_channel_to_others() {
     let mut clock = clock(1, 2);
     clock.issue_at(0);
-    clock.erase(0, false);
-    clock.read(0, 0, true);
+    in_background(&mut clock, |clock| clock.erase(0));
+    clock.read(0, 0);
     assert_eq!(clock.end_ns(), 3_075);
     clock.issue_at(10);
-    clock.read(1, 0, true);
+    clock.read(1, 0);
     assert_eq!(clock.end_ns(), 85);
 }
 
