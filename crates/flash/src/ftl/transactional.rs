@@ -3,8 +3,8 @@
 //! Reading order: [`space`] (data blocks: valid pages, lanes, which block is collected), [`store`]
 //! (the flash, the data blocks over it, and one sequence number for everything), [`record`] (commit
 //! records: bytes), [`ring`] (commit records: blocks), [`map_store`] (the main map on flash),
-//! [`scan`] (what a recovery finds), [`account`] (invariants between them), [`hash`] (tables
-//! of pages).
+//! [`levelling`] (wear of all blocks), [`scan`] (what a recovery finds), [`account`] (invariants
+//! between them), [`hash`] (tables of pages).
 //!
 //! **What is durable.** The pages of the main map, and the commit records. A page of the map holds
 //! the newest committed mapping of its logical pages as of its sequence number; records with
@@ -21,6 +21,7 @@
 
 pub(crate) mod account;
 pub(crate) mod hash;
+pub(crate) mod levelling;
 pub(crate) mod map_store;
 pub(crate) mod record;
 pub(crate) mod ring;

@@ -3,7 +3,7 @@
 //!
 //! Reading order: `layer` (both layers at small sizes), `model` (what a device holds and may hold
 //! after a power cut), `history` (random histories, applied to both), then the promises: `reads`,
-//! `cuts`, `limits`, `amplification`, `time`, `planted`.
+//! `cuts`, `limits`, `amplification`, `time`, `wear`, `planted`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
@@ -16,6 +16,7 @@ mod model;
 mod planted;
 mod reads;
 mod time;
+mod wear;
 
 /// How much is tried: `ESKER_TEST_BUDGET`, 1 by default.
 fn budget() -> u64 {

@@ -15,8 +15,9 @@
 use crate::error::{Error, Result};
 use crate::ftl::mvftl::commit_log::{self, Mapping};
 use crate::ftl::mvftl::versions::{ENTRY_BYTES, Moved, Versions, Writer};
+use crate::ftl::transactional::levelling::{self, Due};
 use crate::ftl::transactional::map_store::{self, MapStore};
-use crate::ftl::transactional::ring::{Ring, Writing};
+use crate::ftl::transactional::ring::{self, Ring, Writing};
 use crate::ftl::transactional::store::Store;
 use crate::ftl::transactional::{self, Collection, NONE};
 use crate::ftl::{self, HostCounters};
@@ -271,7 +272,34 @@ impl<N: Nand> MvFtl<N> {
         self.versions.write(writer, lpn, ppn);
         self.bury();
         self.host.writes += 1;
-        self.commit_plain_if_large()
+        self.commit_plain_if_large()?;
+        self.level()
+    }
+
+    /// Static wear levelling, between operations: a block for each one that the operation may have
+    /// erased besides data blocks.
+    fn level(&mut self) -> Result<()> {
+        let outer = self.store.nand.open_scope(Urgency::Background);
+        for _ in 0..ring::BLOCKS {
+            if !self.level_block()? {
+                break;
+            }
+        }
+        self.store.nand.close_scope(outer);
+        Ok(())
+    }
+
+    /// Acts on the block that is behind in erases; answers whether there is one.
+    fn level_block(&mut self) -> Result<bool> {
+        let versions = &self.versions;
+        let newest = |lpn: Lpn| -> Ppn { versions.newest(lpn) };
+        match levelling::level(&mut self.store, &mut self.ring, &mut self.map, &newest)? {
+            Due::Nothing => return Ok(false),
+            Due::Done => {}
+            Due::TurnLog => self.turn_log()?,
+            Due::Collect => self.collect()?,
+        }
+        Ok(true)
     }
 
     /// A plain trim.
@@ -321,7 +349,7 @@ impl<N: Nand> MvFtl<N> {
         }
         self.versions.publish(writer);
         self.bury();
-        Ok(())
+        self.level()
     }
 
     /// Collects blocks until a data page can be programmed. The request waits for the die of its
@@ -331,34 +359,34 @@ impl<N: Nand> MvFtl<N> {
             return Ok(());
         }
         let outer = self.store.nand.open_scope(Urgency::Background);
-        let done = self.collect();
+        while self.store.space.is_short() {
+            self.collect()?;
+        }
         self.store.nand.close_scope(outer);
-        done
+        Ok(())
     }
 
+    /// Collects a block.
     fn collect(&mut self) -> Result<()> {
-        while self.store.space.is_short() {
-            // The record of the moved pages finds room, so that no dump of the map happens between
-            // the copies and the erase: a part of one would leave valid pages in both blocks.
-            let most = self.store.pages_per_block() as usize;
-            self.make_log_room(commit_log::pages_for(most, self.page.len()) as u64)?;
-            let versions = &self.versions;
-            let (victim, moves) = self.store.collect(|ppn, lpn| versions.is_needed(ppn, lpn))?;
-            let mut durable: Vec<Mapping> = Vec::new();
-            for page in moves {
-                if planted::is(Bug::GcForgetsOwner) {
-                    continue;
-                }
-                if self.versions.relocate(page.from, page.to, page.lpn) == Moved::Newest {
-                    durable.push((page.lpn, page.to));
-                }
+        // The record of the moved pages finds room, so that no dump of the map happens between
+        // the copies and the erase: a part of one would leave valid pages in both blocks.
+        let most = self.store.pages_per_block() as usize;
+        self.make_log_room(commit_log::pages_for(most, self.page.len()) as u64)?;
+        let versions = &self.versions;
+        let (victim, moves) = self.store.collect(|ppn, lpn| versions.is_needed(ppn, lpn))?;
+        let mut durable: Vec<Mapping> = Vec::new();
+        for page in moves {
+            if planted::is(Bug::GcForgetsOwner) {
+                continue;
             }
-            if !durable.is_empty() {
-                self.activity.moved_pages += self.log(&durable, Cause::Map)?;
+            if self.versions.relocate(page.from, page.to, page.lpn) == Moved::Newest {
+                durable.push((page.lpn, page.to));
             }
-            self.store.erase_victim(victim)?;
         }
-        Ok(())
+        if !durable.is_empty() {
+            self.activity.moved_pages += self.log(&durable, Cause::Map)?;
+        }
+        self.store.erase_victim(victim)
     }
 
     /// Appends a record to the log; its pages.
@@ -385,16 +413,21 @@ impl<N: Nand> MvFtl<N> {
         if self.ring.room(per_block, 1) >= pages {
             return Ok(());
         }
-        let compacted = commit_log::pages_for(self.dirty.count, self.page.len());
-        if compacted <= per_block as usize / 2 && self.ring.erased() > 0 {
-            self.compact(compacted as u64)?;
-        } else {
-            self.dump()?;
-        }
+        self.turn_log()?;
         if self.ring.room(per_block, 1) < pages {
             return Err(Error::Full("the blocks of the log are full".to_owned()));
         }
         Ok(())
+    }
+
+    /// Makes the blocks of the log obsolete, and erases them.
+    fn turn_log(&mut self) -> Result<()> {
+        let compacted = commit_log::pages_for(self.dirty.count, self.page.len());
+        if compacted <= self.store.pages_per_block() as usize / 2 && self.ring.erased() > 0 {
+            self.compact(compacted as u64)
+        } else {
+            self.dump()
+        }
     }
 
     /// Writes the newest of all mappings in the log as one record, and erases the rest of the log.

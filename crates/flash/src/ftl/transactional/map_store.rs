@@ -116,7 +116,8 @@ pub(crate) fn decode(page: &[u8]) -> Option<MapPage> {
 #[derive(Clone, Debug)]
 pub(crate) struct MapStore {
     used: VecDeque<BlockId>,
-    erased: Vec<BlockId>,
+    /// The one that waits longest is used next.
+    erased: VecDeque<BlockId>,
     /// The index of the next page in the last block of `used`.
     next: u32,
     places: Vec<Ppn>,
@@ -133,7 +134,7 @@ impl MapStore {
         places: Vec<Ppn>,
         page_size: usize,
     ) -> Self {
-        Self { used: used.into(), erased, next, places, page: vec![0; page_size] }
+        Self { used: used.into(), erased: erased.into(), next, places, page: vec![0; page_size] }
     }
 
     /// The page of the map that has a logical page.
@@ -149,6 +150,41 @@ impl MapStore {
     /// The blocks, for the accounting of all blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockId> {
         self.used.iter().chain(&self.erased).copied()
+    }
+
+    /// Whether the block has pages of the map.
+    pub(crate) fn has_pages(&self, block: BlockId) -> bool {
+        self.used.contains(&block)
+    }
+
+    /// The erased blocks.
+    pub(crate) const fn erased_mut(&mut self) -> &mut VecDeque<BlockId> {
+        &mut self.erased
+    }
+
+    /// Writes what counts in a block with pages of the map again, and erases it. One erased block
+    /// is left however full it is, so that a crash meanwhile finds what it finds after
+    /// [`write`](Self::write).
+    pub(crate) fn move_out<N: Nand>(
+        &mut self,
+        store: &mut Store<N>,
+        block: BlockId,
+        newest: &impl Newest,
+    ) -> Result<()> {
+        let rounds = self.used.len() + self.erased.len();
+        for _ in 0..=rounds {
+            let at = self.used.iter().position(|used| *used == block);
+            // Emptying the emptiest blocks may have emptied it.
+            let Some(at) = at else { return Ok(()) };
+            if self.erased.len() < 2 {
+                self.empty_one(store, newest)?;
+            } else if at + 1 == self.used.len() {
+                self.begin_block()?;
+            } else {
+                return self.empty(store, at, newest);
+            }
+        }
+        Err(Error::Full("the blocks of the map are full".to_owned()))
     }
 
     /// Writes one page of the map.
@@ -184,7 +220,7 @@ impl MapStore {
     }
 
     fn begin_block(&mut self) -> Result<()> {
-        let Some(block) = self.erased.pop() else {
+        let Some(block) = self.erased.pop_front() else {
             return Err(Error::Full("no erased block is left for the map".to_owned()));
         };
         self.used.push_back(block);
@@ -207,13 +243,23 @@ impl MapStore {
         (0..live.len()).min_by_key(|at| live.get(*at).copied())
     }
 
-    /// Writes what counts in a block again, and erases it.
+    /// Empties the emptiest block.
     fn empty_one<N: Nand>(&mut self, store: &mut Store<N>, newest: &impl Newest) -> Result<()> {
+        match self.emptiest(store.nand.geometry()) {
+            Some(at) => self.empty(store, at, newest),
+            None => Err(Error::Full("the map has too few blocks".to_owned())),
+        }
+    }
+
+    /// Writes what counts in a block, other than the last, again, and erases it.
+    fn empty<N: Nand>(
+        &mut self,
+        store: &mut Store<N>,
+        at: usize,
+        newest: &impl Newest,
+    ) -> Result<()> {
         let geometry = *store.nand.geometry();
-        let at = self.emptiest(&geometry);
-        let Some((at, block)) = at.and_then(|at| Some((at, *self.used.get(at)?))) else {
-            return Err(Error::Full("the map has too few blocks".to_owned()));
-        };
+        let Some(block) = self.used.get(at).copied() else { return Ok(()) };
         let is_there = |place: &Ppn| *place != NONE && geometry.block_of(*place) == block;
         let live = (0u32..).zip(&self.places).filter(|(_, place)| is_there(place));
         let live: Vec<u32> = live.map(|(index, _)| index).collect();
@@ -225,7 +271,7 @@ impl MapStore {
         }
         let erased = store.recycle(block)?;
         self.used.remove(at);
-        self.erased.push(erased);
+        self.erased.push_back(erased);
         Ok(())
     }
 

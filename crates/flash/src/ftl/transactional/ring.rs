@@ -1,7 +1,8 @@
 //! The meta blocks of commit records: filled in turn, erased when all that they hold is obsolete.
 //!
 //! Invariants: pages are programmed in the order of `used` and, within a block, ascending; so a
-//! scan in this order sees records in the order of their commits. A block of `erased` is erased.
+//! scan in this order sees records in the order of their commits. A block of `erased` is erased;
+//! the one that waits longest is used next.
 
 use std::collections::VecDeque;
 
@@ -26,7 +27,7 @@ pub(crate) struct Writing<'a, const N: usize> {
 pub(crate) struct Ring {
     /// Blocks with pages, the oldest first. The last is written on.
     used: VecDeque<BlockId>,
-    erased: Vec<BlockId>,
+    erased: VecDeque<BlockId>,
     /// The index of the next page in the last block of `used`.
     next: u32,
 }
@@ -35,7 +36,7 @@ impl Ring {
     /// `used` as a scan found them, the oldest first; `next` is the index of the next page in the
     /// last one.
     pub(crate) fn new(used: Vec<BlockId>, next: u32, erased: Vec<BlockId>) -> Self {
-        Self { used: used.into(), erased, next }
+        Self { used: used.into(), erased: erased.into(), next }
     }
 
     /// Pages that can be programmed before blocks must be recycled, with `kept` erased blocks kept.
@@ -55,9 +56,19 @@ impl Ring {
         self.used.iter().chain(&self.erased).copied()
     }
 
+    /// Whether the block has records.
+    pub(crate) fn has_records(&self, block: BlockId) -> bool {
+        self.used.contains(&block)
+    }
+
+    /// Whether the block is erased and waits for records.
+    pub(crate) fn is_waiting(&self, block: BlockId) -> bool {
+        self.erased.contains(&block)
+    }
+
     /// Goes on in an erased block, whatever room the last one has.
     pub(crate) fn begin_block(&mut self) -> Result<()> {
-        let Some(block) = self.erased.pop() else {
+        let Some(block) = self.erased.pop_front() else {
             return Err(Error::Full("no erased block is left for commit records".to_owned()));
         };
         self.used.push_back(block);
@@ -118,7 +129,7 @@ impl Ring {
             }
             let erased = store.recycle(oldest)?;
             self.used.pop_front();
-            self.erased.push(erased);
+            self.erased.push_back(erased);
         }
         Ok(())
     }

@@ -25,9 +25,6 @@ use crate::random::Random;
 /// Erased blocks that host writes may not take.
 const RESERVE: usize = 1;
 
-/// Collections between two looks for a block that is far behind in erases.
-const WEAR_INTERVAL: u64 = 32;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Free,
@@ -60,7 +57,8 @@ pub(crate) struct Space {
     lanes: Vec<Option<Lane>>,
     turn: usize,
     collection: Collection,
-    collections: u64,
+    /// A block whose content must be moved, because it is behind in erases.
+    cold: Option<BlockId>,
     /// Data pages that were placed: the time of ages.
     now: u64,
     /// When a block was closed, and when a page of it last became invalid.
@@ -85,7 +83,7 @@ impl Space {
             lanes: vec![None; lanes],
             turn: 0,
             collection,
-            collections: 0,
+            cold: None,
             now: 0,
             times: vec![(0, 0); blocks],
             random: Random::new(collection.seed),
@@ -252,13 +250,36 @@ impl Space {
         self.take_free().unwrap_or(block)
     }
 
-    /// Chooses the block to collect: the one with the fewest valid pages, or now and then one that
-    /// is far behind in erases (`true`). None if no block has an invalid page.
+    /// The difference in erases that wear levelling allows.
+    pub(crate) const fn wear_spread(&self) -> u32 {
+        self.collection.wear_spread
+    }
+
+    /// Whether a block waits to be written, or is being written: it is used soon.
+    pub(crate) fn is_used_soon(&self, block: BlockId) -> bool {
+        matches!(self.use_of(block), Use::Free | Use::Open)
+    }
+
+    /// The next collection takes this block, whatever is valid in it.
+    pub(crate) const fn collect_next(&mut self, block: BlockId) {
+        self.cold = Some(block);
+    }
+
+    /// Gives the data blocks an erased meta block, and takes the most worn erased one for it. None
+    /// if that was not erased more often.
+    pub(crate) fn exchange_for_worn(&mut self, block: BlockId, erases: u32) -> Option<BlockId> {
+        let (_, worn) = self.free.last().copied().filter(|(count, _)| *count > erases)?;
+        self.free.pop_last();
+        self.set_use(worn, Use::Meta);
+        self.add_free(block, erases);
+        Some(worn)
+    }
+
+    /// Chooses the block to collect: by the policy, or one that is behind in erases (`true`). None
+    /// if no block has an invalid page.
     pub(crate) fn choose(&mut self, erases: impl Fn(BlockId) -> u32) -> Option<(BlockId, bool)> {
-        self.collections += 1;
-        if self.collections.is_multiple_of(WEAR_INTERVAL)
-            && let Some(block) = self.behind(&erases)
-        {
+        let cold = self.cold.take().filter(|block| self.use_of(*block) == Use::Closed);
+        if let Some(block) = cold {
             return Some((self.take(block), true));
         }
         let block = match self.collection.policy {
@@ -299,31 +320,19 @@ impl Space {
         blocks.get(policy::choose(policy, candidates)?).copied()
     }
 
-    /// The least worn closed block, if its wear is too far behind that of an erased one.
-    fn behind(&self, erases: &impl Fn(BlockId) -> u32) -> Option<BlockId> {
-        let most = self.free.last().map(|(erases, _)| *erases)?;
-        let closed = self.buckets.iter().flatten().copied();
-        let least = closed.min_by_key(|block| (erases(*block), *block))?;
-        (erases(least).saturating_add(self.collection.wear_spread) < most).then_some(least)
-    }
-
     fn take(&mut self, block: BlockId) -> BlockId {
         self.unbucket(block, self.valid_in(block));
         self.set_use(block, Use::Victim);
         block
     }
 
-    /// Opens the reserve for the pages of a victim; after them the host's writes go there.
-    pub(crate) fn open_reserve(&mut self) -> Option<()> {
-        let lane = self.open()?;
-        self.set_lane(lane);
-        Some(())
-    }
-
-    /// The place of the next page of a collection, in the block that
-    /// [`open_reserve`](Self::open_reserve) opened.
+    /// The place of the next page of a collection: in the open block whose turn it is, or else in
+    /// the reserve, which is opened. After the pages of the victim the host's writes go there.
     pub(crate) fn place_moved(&mut self) -> Option<Ppn> {
-        let lane = self.lanes.get(self.turn).copied().flatten()?;
+        let lane = match self.lanes.get(self.turn).copied()? {
+            Some(lane) => lane,
+            None => self.open()?,
+        };
         self.set_lane(Lane { next: lane.next + 1, ..lane });
         Some(Ppn(self.geometry.first_page(lane.block).0 + lane.next))
     }

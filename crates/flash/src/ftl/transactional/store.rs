@@ -29,6 +29,17 @@ pub(crate) struct Victim {
     cause: Cause,
 }
 
+/// The erases of blocks, as far as wear levelling must know them.
+#[derive(Clone, Copy, Debug)]
+struct Erases {
+    /// No block was erased more often.
+    most: u32,
+    /// No block was erased less often.
+    least: u32,
+    /// Whether a block was erased since the last look for one that is behind.
+    is_new: bool,
+}
+
 /// Flash with data blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Store<N> {
@@ -41,6 +52,7 @@ pub(crate) struct Store<N> {
     data_until_ns: u64,
     /// When the records and pages of the map that were programmed are.
     meta_until_ns: u64,
+    wear: Erases,
     /// A page that a planted bug holds back.
     held_back: Option<(Ppn, Vec<u8>, Spare)>,
 }
@@ -48,8 +60,18 @@ pub(crate) struct Store<N> {
 impl<N: Nand> Store<N> {
     pub(crate) fn new(nand: N, space: Space, sequence: u64) -> Self {
         let buffer = vec![0; nand.geometry().page_size() as usize];
-        let (data_until_ns, meta_until_ns) = (0, 0);
-        Self { nand, space, sequence, buffer, data_until_ns, meta_until_ns, held_back: None }
+        let blocks = (0..nand.geometry().blocks()).map(BlockId);
+        let most = blocks.map(|block| nand.erase_count(block)).max().unwrap_or(0);
+        Self {
+            nand,
+            space,
+            sequence,
+            buffer,
+            data_until_ns: 0,
+            meta_until_ns: 0,
+            wear: Erases { most, least: 0, is_new: true },
+            held_back: None,
+        }
     }
 
     /// A sequence number that nothing has.
@@ -140,7 +162,28 @@ impl<N: Nand> Store<N> {
         self.nand.wait_until(self.meta_until_ns);
         let done = self.nand.erase(block, cause);
         self.nand.close_scope(outer);
+        self.wear.most = self.wear.most.max(self.nand.erase_count(block));
+        self.wear.is_new = true;
         done
+    }
+
+    /// Of the blocks that are not used soon anyway, the one that was erased least, if another block
+    /// was erased more often by more than the spread. Cost: O(1), and a pass over the blocks after
+    /// an erase while there is one, or the bound of the least is out of date.
+    pub(crate) fn lagging(&mut self, is_used_soon: impl Fn(BlockId) -> bool) -> Option<BlockId> {
+        let (most, spread) = (self.wear.most, self.space.wear_spread());
+        if !self.wear.is_new || most.saturating_sub(self.wear.least) <= spread {
+            return None;
+        }
+        self.wear.is_new = false;
+        let blocks = (0..self.nand.geometry().blocks()).map(BlockId);
+        let by_erases = blocks.map(|block| (self.nand.erase_count(block), block));
+        let (soon, other): (Vec<_>, Vec<_>) = by_erases
+            .partition(|(_, block)| self.space.is_used_soon(*block) || is_used_soon(*block));
+        let (erases, block) = other.into_iter().min()?;
+        let least = soon.into_iter().min().map_or(erases, |(least, _)| least.min(erases));
+        self.wear.least = least;
+        (most.saturating_sub(erases) > spread).then_some(block)
     }
 
     /// Erases a meta block, and answers the erased block that takes its place.
@@ -164,12 +207,6 @@ impl<N: Nand> Store<N> {
         };
         let cause = if for_wear { Cause::Wear } else { Cause::Gc };
         let victim = Victim { block, cause };
-        if self.space.valid_in(block) == 0 {
-            return Ok((victim, Vec::new()));
-        }
-        if self.space.open_reserve().is_none() {
-            return Err(Error::Full("the reserve is in use".to_owned()));
-        }
         let first = self.nand.geometry().first_page(block).0;
         let mut moves = Vec::new();
         for from in (first..first + self.pages_per_block()).map(Ppn) {

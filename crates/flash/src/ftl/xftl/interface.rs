@@ -34,7 +34,8 @@ impl<N: Nand> Ftl for XFtl<N> {
 
     fn flush(&mut self) -> Result<()> {
         self.host.flushes += 1;
-        self.save()
+        self.save()?;
+        self.level()
     }
 
     fn host(&self) -> HostCounters {

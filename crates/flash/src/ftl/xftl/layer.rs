@@ -14,9 +14,10 @@
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
+use crate::ftl::transactional::levelling::{self, Due};
 use crate::ftl::transactional::map_store::{self, MapStore};
 use crate::ftl::transactional::record;
-use crate::ftl::transactional::ring::{Ring, Writing};
+use crate::ftl::transactional::ring::{self, Ring, Writing};
 use crate::ftl::transactional::store::Store;
 use crate::ftl::transactional::{self, Collection, NONE};
 use crate::ftl::xftl::table::{self, ENTRY_BYTES, Table, Writer};
@@ -209,7 +210,7 @@ impl<N: Nand> XFtl<N> {
         self.invalidate(old);
         self.note(lpn, ppn);
         self.host.writes += 1;
-        Ok(())
+        self.level()
     }
 
     /// A plain trim.
@@ -244,7 +245,7 @@ impl<N: Nand> XFtl<N> {
         let old = self.table.write(writer, lpn, ppn);
         self.invalidate(old.unwrap_or(NONE));
         self.host.writes += 1;
-        Ok(())
+        self.level()
     }
 
     /// Commits a transaction.
@@ -266,7 +267,36 @@ impl<N: Nand> XFtl<N> {
             let old = self.set_main(lpn, ppn);
             self.invalidate(old);
         }
+        self.level()
+    }
+
+    /// Static wear levelling, between operations: a block for each one that the operation may have
+    /// erased besides data blocks.
+    pub(super) fn level(&mut self) -> Result<()> {
+        let outer = self.store.nand.open_scope(Urgency::Background);
+        for _ in 0..ring::BLOCKS {
+            if !self.level_block()? {
+                break;
+            }
+        }
+        self.store.nand.close_scope(outer);
         Ok(())
+    }
+
+    /// Acts on the block that is behind in erases; answers whether there is one.
+    fn level_block(&mut self) -> Result<bool> {
+        let main = &self.main;
+        let newest = |lpn: Lpn| main.get(lpn.0 as usize).copied().unwrap_or(NONE);
+        match levelling::level(&mut self.store, &mut self.ring, &mut self.map, &newest)? {
+            Due::Nothing => return Ok(false),
+            Due::Done => {}
+            Due::TurnLog => {
+                self.checkpoint()?;
+                self.ring.recycle(&mut self.store, None)?;
+            }
+            Due::Collect => self.collect()?,
+        }
+        Ok(true)
     }
 
     /// Drops a transaction.
@@ -346,42 +376,43 @@ impl<N: Nand> XFtl<N> {
             return Ok(());
         }
         let outer = self.store.nand.open_scope(Urgency::Background);
-        let done = self.collect();
+        while self.store.space.is_short() {
+            self.collect()?;
+        }
         self.store.nand.close_scope(outer);
-        done
+        Ok(())
     }
 
+    /// Collects a block.
     fn collect(&mut self) -> Result<()> {
-        while self.store.space.is_short() {
-            // The table finds room for all notes, so that no checkpoint happens between the copies
-            // and the erase: a part of one would leave valid pages in both blocks.
-            if self.is_overfull {
-                self.checkpoint()?;
+        // The table finds room for all notes, so that no checkpoint happens between the copies
+        // and the erase: a part of one would leave valid pages in both blocks.
+        if self.is_overfull {
+            self.checkpoint()?;
+        }
+        self.make_ring_room(self.store.pages_per_block() as usize)?;
+        let (table, main) = (&self.table, &self.main);
+        let in_main = |ppn: Ppn, lpn: Lpn| main.get(lpn.0 as usize) == Some(&ppn);
+        // By the main map or by X-L2P.
+        let is_needed = |ppn: Ppn, lpn: Lpn| {
+            in_main(ppn, lpn) || (!planted::is(Bug::GcForgetsVersion) && table.has(ppn))
+        };
+        let (victim, moves) = self.store.collect(is_needed)?;
+        for page in moves {
+            if planted::is(Bug::GcForgetsOwner) {
+                continue;
             }
-            self.make_ring_room(self.store.pages_per_block() as usize)?;
-            let (table, main) = (&self.table, &self.main);
-            let in_main = |ppn: Ppn, lpn: Lpn| main.get(lpn.0 as usize) == Some(&ppn);
-            // By the main map or by X-L2P.
-            let is_needed = |ppn: Ppn, lpn: Lpn| {
-                in_main(ppn, lpn) || (!planted::is(Bug::GcForgetsVersion) && table.has(ppn))
-            };
-            let (victim, moves) = self.store.collect(is_needed)?;
-            for page in moves {
-                if planted::is(Bug::GcForgetsOwner) {
-                    continue;
-                }
-                if !self.table.relocate(page.from, page.to, page.lpn) {
-                    self.set_main(page.lpn, page.to);
-                    let sequence = self.store.next_sequence();
-                    self.table.note_moved(page.lpn, page.to, sequence);
-                    self.is_unsaved = true;
-                }
+            if !self.table.relocate(page.from, page.to, page.lpn) {
+                self.set_main(page.lpn, page.to);
+                let sequence = self.store.next_sequence();
+                self.table.note_moved(page.lpn, page.to, sequence);
+                self.is_unsaved = true;
             }
-            self.save()?;
-            self.store.erase_victim(victim)?;
-            if self.table.entries() > self.table.limit() {
-                self.checkpoint()?;
-            }
+        }
+        self.save()?;
+        self.store.erase_victim(victim)?;
+        if self.table.entries() > self.table.limit() {
+            self.checkpoint()?;
         }
         Ok(())
     }
