@@ -67,6 +67,12 @@ impl<P: Payload> NandSim<P> {
         self.power.is_planned()
     }
 
+    /// Blocks of which an erase was interrupted.
+    #[must_use]
+    pub fn blocks_to_erase(&self) -> usize {
+        self.blocks.iter().filter(|block| block.needs_erase).count()
+    }
+
     /// Switches the power on, and forgets a planned cut.
     pub const fn power_on(&mut self) {
         self.power.on();

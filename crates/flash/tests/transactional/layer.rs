@@ -1,7 +1,7 @@
 //! Both layers at sizes at which short histories meet collections, compactions, dumps of the map
 //! and checkpoints.
 
-use esker_flash::ftl::{TxId, mvftl, xftl};
+use esker_flash::ftl::{Policy, TxId, mvftl, xftl};
 use esker_flash::nand::{Bytes, Geometry, NandSim, Sizes};
 use esker_flash::{Error, Transactional};
 
@@ -78,8 +78,12 @@ impl Layer for mvftl::MvFtl<Flash> {
     }
 }
 
+/// Wear levelling acts often, so that short histories meet it.
+const COLLECTION: mvftl::Collection =
+    mvftl::Collection { policy: Policy::Greedy, wear_spread: 2, seed: 0 };
+
 pub fn mv_options() -> mvftl::Options {
-    let collection = mvftl::Collection::default();
+    let collection = COLLECTION;
     mvftl::Options { logical_pages: LOGICAL, diff_bytes: 1600, whole_dumps: true, collection }
 }
 
@@ -110,7 +114,7 @@ impl Layer for xftl::XFtl<Flash> {
 }
 
 pub fn x_options() -> xftl::Options {
-    let collection = xftl::Collection::default();
+    let collection = COLLECTION;
     xftl::Options { logical_pages: LOGICAL, table_entries: 24, collection }
 }
 

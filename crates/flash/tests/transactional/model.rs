@@ -54,6 +54,11 @@ impl Model {
         self.last_value
     }
 
+    /// The value that was fresh last.
+    pub const fn last_value(&self) -> u64 {
+        self.last_value
+    }
+
     /// A plain write, or a trim with 0.
     pub fn write(&mut self, lpn: u32, value: u64) {
         self.now[lpn as usize] = value;

@@ -6,7 +6,7 @@ use esker_flash::planted::{Bug, with};
 use esker_harness::planted::hunt;
 use esker_harness::violation::{Oracle, Verdict, Violation};
 
-use crate::cuts::every_cut;
+use crate::cuts::Explorer;
 use crate::layer::{Flash, Layer};
 use crate::reads::history;
 
@@ -18,7 +18,8 @@ fn violation(wrong: String) -> Violation {
 fn found<L: Layer>(bug: Bug, by_cuts: bool) {
     let attempt = |seed: u64| -> Verdict {
         if by_cuts {
-            return every_cut::<L>(seed, 150, &[Cut::Torn]).map(drop).map_err(violation);
+            let mut explorer = Explorer::new(seed, &[Cut::Torn], 8);
+            return explorer.every_cut::<L>(150).map_err(violation);
         }
         history::<L>(seed, 1500).map(drop).map_err(violation)
     };

@@ -115,7 +115,7 @@ pub struct XFtl<N> {
     pub(super) changed: BTreeSet<u32>,
     /// Whether the table has notes that the one on flash has not.
     pub(super) is_unsaved: bool,
-    /// Whether the table had no room for a note.
+    /// Whether the table had no room for a note, or has more entries than it may.
     pub(super) is_overfull: bool,
     /// The block in which the newest table on flash begins.
     pub(super) newest: Option<BlockId>,

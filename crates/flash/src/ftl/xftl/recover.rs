@@ -42,7 +42,8 @@ impl<N: Nand> XFtl<N> {
             let Some(sequence) = entry.committed else { continue };
             if found.is_newer(entry.lpn, sequence) {
                 found.apply(entry.lpn, entry.ppn)?;
-                table.note(entry.lpn, entry.ppn, sequence);
+                // Also beyond the limit: the next table on flash must have all of them.
+                table.note_moved(entry.lpn, entry.ppn, sequence);
                 changed.push(entry.lpn);
             }
         }
@@ -50,7 +51,7 @@ impl<N: Nand> XFtl<N> {
         let changed: BTreeSet<u32> = changed.into_iter().map(|lpn| map.index_of(lpn)).collect();
         let page = vec![0; store.page_size()];
         let (host, activity) = (HostCounters::default(), Activity::default());
-        let (is_unsaved, is_overfull) = (false, false);
+        let (is_unsaved, is_overfull) = (false, table.entries() > table.limit());
         Ok(Self {
             store,
             table,

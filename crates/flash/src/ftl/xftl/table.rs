@@ -12,7 +12,8 @@
 //! of the map that has the logical page, which the number says.
 //!
 //! Invariant: `owners` has the physical pages of open transactions. There are at most `limit`
-//! entries, and while a block is collected, those of its pages besides.
+//! entries, and while a block is collected, those of its pages besides; also after a restart from a
+//! table that was written then, until the next collection or flush.
 
 use std::collections::BTreeMap;
 
@@ -179,7 +180,8 @@ impl Table {
         true
     }
 
-    /// Notes the new place of a page that was moved, beyond the limit if need be.
+    /// Notes a mapping that must not be lost, of a page that was moved or that a restart found:
+    /// beyond the limit if need be.
     pub(crate) fn note_moved(&mut self, lpn: Lpn, ppn: Ppn, sequence: u64) {
         let is_new = self.committed.insert(lpn, (ppn, sequence)).is_none();
         self.count(is_new);
