@@ -12,6 +12,17 @@ pub enum Error {
     /// A device of these sizes cannot exist, or cannot be simulated.
     #[error("impossible geometry: {0}")]
     Geometry(String),
+    /// The simulation needs more memory than there is.
+    #[error(
+        "the simulation needs {needed_bytes} bytes of memory, and {available_bytes} are available: \
+         use fewer blocks"
+    )]
+    Memory {
+        /// What it needs.
+        needed_bytes: u64,
+        /// What the machine, or a limit of the process, leaves.
+        available_bytes: u64,
+    },
     /// No preset has this name.
     #[error("there is no preset {name}: the presets are {known}")]
     UnknownPreset {

@@ -144,6 +144,7 @@ pub fn layer(spec: &Spec) -> Result<Box<dyn Ftl + Send>, SimulateError> {
             ..Options::default()
         },
     };
+    spec.layer.require_memory(&build).map_err(SimulateError::Layer)?;
     spec.layer.format(&build).map_err(SimulateError::Layer)
 }
 

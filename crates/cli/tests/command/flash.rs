@@ -244,6 +244,41 @@ fn other_recordings() {
     sim(&["--placement=level"]).fails(2, &["level", "streams:1"]);
 }
 
+/// One die of 4 blocks cannot hold data; the other two devices can.
+#[test]
+fn a_run_of_a_sweep_that_fails_leaves_the_reports_of_the_others() {
+    let run = |more: &[&str]| {
+        let arguments = ["--sweep", "blocks=256,4,512", "--warm-up", "0.1", "--ops", "100"];
+        let output = command([&SMALL, &arguments[..], more].concat()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+        let words = ["1 of 3 runs", "blocks=4: ", "4 blocks in a die"];
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = run(&[]);
+    assert!(text.contains("\n256") && text.contains("\n512"), "{text}");
+    assert!(text.contains("blocks=4: no report: "), "{text}");
+    let report: Value = serde_json::from_str(&run(&["--json"])).unwrap();
+    let runs = report["runs"].as_array().unwrap();
+    assert!(runs[0]["write_amplification"].is_number() && runs[2]["device"].is_object());
+    assert_eq!(runs[1]["sweep"], "blocks=4");
+    assert!(runs[1]["error"].as_str().unwrap().contains("4 blocks in a die"));
+}
+
+/// 8 GB are more than the 2 GB that a limit leaves.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_that_does_not_fit_into_memory_is_refused() {
+    let sizes = "--channels 1 --dies 1 --planes 1 --blocks 1000000 --pages 1000";
+    let limited = format!("ulimit -v 2000000; exec \"$0\" flash sim {sizes}");
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.args(["-c", &limited, env!("CARGO_BIN_EXE_esker")]).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+    assert!(error.contains("bytes of memory") && error.contains("fewer blocks"), "{error}");
+}
+
 #[test]
 fn every_option_has_a_line_of_help() {
     every_option_is_described("sim");

@@ -2,7 +2,7 @@
 //!
 //! Reading order: here (options, warm-up, the two loops), [`request`] (bytes to pages), [`counts`]
 //! (what the host asked for), [`spec`] (a whole simulation as names and numbers), [`registry`] (the
-//! layers by name).
+//! layers by name), `memory` (what a simulation takes).
 //!
 //! **Time.** Without a clock a run counts pages alone. A *closed loop* keeps a number of requests
 //! outstanding: the next one is issued when the earliest of them ends. An *open loop* issues each
@@ -16,6 +16,7 @@
 
 pub mod counts;
 mod fit;
+mod memory;
 mod pacer;
 pub mod registry;
 pub mod request;

@@ -2,11 +2,12 @@
 //!
 //! A new layer is one line of [`LAYERS`].
 
-use crate::Result;
+use super::memory;
 use crate::ftl::mvftl::{self, MvFtl};
 use crate::ftl::xftl::{self, XFtl};
 use crate::ftl::{Dftl, Ftl, Options, PageMapped};
 use crate::nand::{Geometry, NandSim, Timing};
+use crate::{Error, Result};
 
 /// A translation layer that can be asked for by name.
 #[derive(Debug)]
@@ -72,6 +73,27 @@ impl Layer {
     /// Options that the layer cannot have.
     pub fn format(&self, build: &Build) -> Result<Box<dyn Ftl + Send>> {
         (self.make)(build)
+    }
+
+    /// A bound of the memory that a device with this layer takes, in bytes.
+    pub(super) fn needed_bytes(&self, build: &Build) -> u64 {
+        let cached = u64::from(build.geometry.pages()) * u64::from(DFTL_CACHE_PERMILLE) / 1_000;
+        memory::needed_bytes(&build.geometry, if self.name == "dftl" { cached } else { 0 })
+    }
+
+    /// Refuses a device for which the machine has too little memory; where the system does not say
+    /// how much it has, none.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(crate) fn require_memory(&self, build: &Build) -> Result<()> {
+        let needed_bytes = self.needed_bytes(build);
+        match memory::available_bytes() {
+            Some(available_bytes) if available_bytes < needed_bytes => {
+                Err(Error::Memory { needed_bytes, available_bytes })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

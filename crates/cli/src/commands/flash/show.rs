@@ -8,6 +8,7 @@ use esker_flash::run::{Pace, WarmUp};
 use esker_terminal::table::Table;
 use indicatif::{HumanBytes, HumanCount};
 
+use super::sim::Run;
 use super::sweep::Axis;
 
 const PERCENTILES: [(&str, f64); 5] =
@@ -134,16 +135,17 @@ fn axes_leave_requests(varies: &dyn Fn(&[&str]) -> bool) -> bool {
     !varies(&SIZES) && !varies(&["op", "ftl", "workload", "trace", "ops", "request-pages"])
 }
 
-/// A line for each run of a sweep.
-pub(super) fn table(axes: &[Axis], points: &[Vec<(&str, &str)>], reports: &[Report]) -> String {
-    let is_timed = reports.iter().any(|report| report.outcome.latencies.is_some());
+/// A line for each run of a sweep that has a report.
+pub(super) fn table(axes: &[Axis], runs: &[Run<'_>]) -> String {
+    let reports = || runs.iter().filter_map(|run| Some((&run.point, run.done.as_ref().ok()?)));
+    let is_timed = reports().any(|(_, report)| report.outcome.latencies.is_some());
     let mut heading: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
     heading.extend(["write amp.", "host pages", "programs", "erases", "wear"]);
     if is_timed {
         heading.extend(["read p50 µs", "read p99.9", "write p50", "write p99.9", "requests/s"]);
     }
     let mut table = Table::new(&heading);
-    for (point, report) in points.iter().zip(reports) {
+    for (point, report) in reports() {
         let total = report.outcome.nand.total();
         let mut row: Vec<String> = point.iter().map(|(_, value)| (*value).to_owned()).collect();
         row.extend([

@@ -41,23 +41,66 @@ pub(super) fn run(args: &Sim) -> Result<(), Failure> {
     }
     let mut target = Target::of(args.json.as_deref())?;
     let interrupt = Interrupt::install()?;
-    let mut reports = Vec::new();
-    for (number, spec) in specs.iter().enumerate() {
+    let mut runs = Vec::new();
+    for (number, (spec, point)) in specs.iter().zip(&points).enumerate() {
         let prefix = match specs.len() {
             1 => String::new(),
             count => format!("{} of {count}: ", number + 1),
         };
-        reports.push(one(spec, prefix, &interrupt)?);
+        match one(spec, prefix, &interrupt) {
+            Err(failure) if axes.is_empty() || matches!(failure, Failure::Interrupted) => {
+                return Err(failure);
+            }
+            done => runs.push(Run { point: point.clone(), done }),
+        }
     }
-    let runs: Vec<Value> = reports.iter().map(Report::to_json).collect();
-    let json = json!({ "version": VERSION, "runs": runs });
+    let json: Vec<Value> = runs.iter().map(Run::to_json).collect();
+    let json = json!({ "version": VERSION, "runs": json });
     if let Target::Output = target {
         let mut output = Output::new();
         output.json(&json)?;
-        return output.flush();
+        output.flush()?;
+    } else {
+        target.write(&json)?;
+        print(&axes, &runs, args.wall)?;
     }
-    target.write(&json)?;
-    print(&axes, &points, &reports, args.wall)
+    all_done(runs)
+}
+
+/// A run of a sweep, and what it varies.
+pub(super) struct Run<'a> {
+    pub(super) point: Vec<(&'a str, &'a str)>,
+    pub(super) done: Result<Report, Failure>,
+}
+
+impl Run<'_> {
+    /// What it varies, as it was typed.
+    fn name(&self) -> String {
+        let values: Vec<_> =
+            self.point.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        values.join(" ")
+    }
+
+    /// Its report, or what it varies and why there is none.
+    fn to_json(&self) -> Value {
+        match &self.done {
+            Ok(report) => report.to_json(),
+            Err(failure) => json!({ "sweep": self.name(), "error": failure.to_string() }),
+        }
+    }
+}
+
+/// Fails if a run of a sweep has no report, with the reason of the first one.
+fn all_done(runs: Vec<Run<'_>>) -> Result<(), Failure> {
+    let (all, failed) = (runs.len(), runs.iter().filter(|run| run.done.is_err()).count());
+    let Some(first) = runs.into_iter().find(|run| run.done.is_err()) else { return Ok(()) };
+    let name = first.name();
+    match first.done {
+        Err(Failure::Input(why)) => Err(Failure::Input(format!(
+            "{failed} of {all} runs of the sweep have no report: {name}: {why}"
+        ))),
+        done => done.map(drop),
+    }
 }
 
 /// The settings that all runs of a sweep share.
@@ -149,21 +192,22 @@ fn failure(error: SimulateError) -> Failure {
     }
 }
 
-fn print(
-    axes: &[Axis],
-    points: &[Vec<(&str, &str)>],
-    reports: &[Report],
-    wall: bool,
-) -> Result<(), Failure> {
+fn print(axes: &[Axis], runs: &[Run<'_>], wall: bool) -> Result<(), Failure> {
     let mut output = Output::new();
-    match (axes, reports) {
+    let reports: Vec<&Report> = runs.iter().filter_map(|run| run.done.as_ref().ok()).collect();
+    match (axes, &reports[..]) {
         ([], [report]) => output.line(&show::one(report))?,
         ([..], [first, ..]) => {
             output.line(&show::heading(first, axes))?;
             output.line("")?;
-            output.line(&show::table(axes, points, reports))?;
+            output.line(&show::table(axes, runs))?;
         }
         _ => {}
+    }
+    for run in runs {
+        if let Err(failure) = &run.done {
+            output.line(&format!("{}: no report: {failure}", run.name()))?;
+        }
     }
     if wall {
         for report in reports {
