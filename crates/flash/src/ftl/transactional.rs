@@ -49,7 +49,7 @@ pub(crate) fn wrote(writer: u32) -> Error {
 /// How data blocks are collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collection {
-    /// How a victim is chosen. Blocks without an invalid page are no candidates.
+    /// How a victim is chosen.
     pub policy: Policy,
     /// The difference in erases beyond which static wear levelling moves a block.
     pub wear_spread: u32,

@@ -64,7 +64,12 @@ pub(crate) struct Space {
     /// When a block was closed, and when a page of it last became invalid.
     times: Vec<(u64, u64)>,
     random: Random,
+    /// Successive victims without an invalid page.
+    fruitless: u32,
 }
+
+/// Successive victims without an invalid page, for each block, after which the emptiest is taken.
+const FRUITLESS_MAX: u32 = 4;
 
 impl Space {
     /// All blocks are meta blocks at first; [`add_free`](Self::add_free) and
@@ -87,6 +92,7 @@ impl Space {
             now: 0,
             times: vec![(0, 0); blocks],
             random: Random::new(collection.seed),
+            fruitless: 0,
         }
     }
 
@@ -282,24 +288,28 @@ impl Space {
         if let Some(block) = cold {
             return Some((self.take(block), true));
         }
+        let emptiest = self.emptiest()?;
+        let most = FRUITLESS_MAX.saturating_mul(self.geometry.blocks());
         let block = match self.collection.policy {
-            Policy::Greedy => self.emptiest(),
-            policy => self.by_policy(policy, &erases),
-        }?;
+            Policy::Greedy => emptiest,
+            _ if self.fruitless > most => emptiest,
+            policy => self.by_policy(policy, &erases)?,
+        };
+        let is_fruitless = self.valid_in(block) == self.geometry.pages_per_block();
+        self.fruitless = if is_fruitless { self.fruitless + 1 } else { 0 };
         Some((self.take(block), false))
     }
 
-    /// The closed block with the fewest valid pages.
+    /// The closed block with the fewest valid pages, if it has an invalid one.
     fn emptiest(&self) -> Option<BlockId> {
         let full = self.geometry.pages_per_block() as usize;
         self.buckets.iter().take(full).find_map(|bucket| bucket.last().copied())
     }
 
-    /// The choice among all closed blocks with an invalid page, or among some of them.
+    /// The choice among all closed blocks, or among some of them.
     fn by_policy(&mut self, policy: Policy, erases: &impl Fn(BlockId) -> u32) -> Option<BlockId> {
         let pages = self.geometry.pages_per_block();
-        let mut blocks: Vec<BlockId> =
-            self.buckets.iter().take(pages as usize).flatten().copied().collect();
+        let mut blocks: Vec<BlockId> = self.buckets.iter().flatten().copied().collect();
         blocks.sort_unstable();
         if let Policy::DChoices(count) = policy {
             let drawn = (0..count).filter_map(|_| {
