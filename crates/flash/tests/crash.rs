@@ -24,7 +24,7 @@ fn case(seed: u64) -> (Flash, Options) {
     let flash = match seed % 3 {
         0 => flash(2, 10, 4),
         1 => flash(1, 9, 6),
-        _ => flash(3, 8, 5),
+        _ => flash(3, 9, 5),
     };
     (flash, options)
 }

@@ -20,7 +20,7 @@ fn case(random: &Random) -> (Flash, Options) {
         streams: 1 + random.below(3) as u32,
         seed: random.bits(),
     };
-    let blocks = 8 + random.below(10) as u32;
+    let blocks = 9 + random.below(10) as u32;
     (flash(1 + random.below(4) as u32, blocks, 2 + random.below(14) as u32), options)
 }
 

@@ -40,8 +40,9 @@ const HOST: Stream = Stream(0);
 const TRANSLATION: Stream = Stream(1);
 /// The number of streams.
 const STREAMS: u32 = 2;
-/// Blocks of each die that are open: for the host, for translation pages, for collection.
-const OPEN_BLOCKS: u32 = 3;
+/// Blocks of each die that are set aside: open for the host, for translation pages and for
+/// collection, and the one that is being emptied.
+const SET_ASIDE: u32 = 4;
 
 /// A layer whose map is on flash.
 ///
@@ -82,7 +83,7 @@ struct Layout {
 
 impl Layout {
     fn new(geometry: &Geometry, options: &Options, cache_permille: u32) -> Result<Self> {
-        let slots = options.data_pages_per_die(geometry, OPEN_BLOCKS)?;
+        let slots = options.data_pages_per_die(geometry, SET_ASIDE)?;
         let entries = tables::entries_of_page(geometry);
         let translation = slots.div_ceil(entries + 1);
         let logical = slots.saturating_sub(translation) * geometry.dies();

@@ -1,8 +1,13 @@
 //! Garbage collection: valid pages are moved out of a victim, and the victim is erased.
+//!
+//! It goes on a few pages at a time, with each page that a stream takes, while the domain is short
+//! of free blocks ([`Pool::is_short`]), at the pace of `collecting`. Only where a stream has no
+//! page left and may open no block, victims are emptied at once.
 
+use super::collecting::Collecting;
 use super::pool::{Pool, Stream};
 use super::wear;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, broken};
 use crate::nand::{BlockId, Cause, Nand, Ppn, Spare, Urgency};
 use crate::planted::{self, Bug};
 
@@ -28,7 +33,8 @@ pub trait Owners<N: Nand> {
     }
 }
 
-/// Reclaims blocks of a domain until the stream can take a page.
+/// Collects garbage of a domain before the stream takes a page: a few pages of a victim, or if the
+/// stream has no page, victims until it has one.
 ///
 /// # Errors
 /// [`Error::Full`] where nothing can be reclaimed, and those of the operations.
@@ -40,14 +46,35 @@ pub fn make_room<N: Nand, O: Owners<N>>(
     domain: u32,
     stream: Stream,
 ) -> Result<()> {
-    if pool.has_open_page(domain, stream) || pool.may_open(domain) {
+    if !pool.is_short(domain) && pool.collecting(domain).is_none() {
         return Ok(());
     }
     // The request waits for its die, which is busy until then, and not for the copies themselves.
     let outer = nand.open_scope(Urgency::Background);
-    let done = reclaim(nand, pool, owners, domain);
+    let done = step(nand, pool, owners, domain).and_then(|()| {
+        let has_room = pool.has_open_page(domain, stream) || pool.may_open(domain);
+        if has_room { Ok(()) } else { reclaim(nand, pool, owners, domain) }
+    });
     nand.close_scope(outer);
     done
+}
+
+/// Does the copies that are due with a page of the host, and begins with a victim if none is being
+/// emptied.
+fn step<N: Nand, O: Owners<N>>(
+    nand: &mut N,
+    pool: &mut Pool,
+    owners: &mut O,
+    domain: u32,
+) -> Result<()> {
+    if pool.collecting(domain).is_none()
+        && let Some(victim) = pool.victim(nand, domain)
+        && pool.valid(victim) < nand.geometry().pages_per_block()
+    {
+        begin(pool, domain, victim, Cause::Gc);
+    }
+    let due = pool.collecting(domain).as_mut().map(Collecting::due);
+    due.map_or(Ok(()), |due| advance(nand, pool, owners, domain, due))
 }
 
 fn reclaim<N: Nand, O: Owners<N>>(
@@ -60,61 +87,86 @@ fn reclaim<N: Nand, O: Owners<N>>(
     // A victim without an invalid page gains nothing. A policy that takes such blocks comes to
     // another one after all of them; if not, there is none.
     let mut fruitless = 0;
+    advance(nand, pool, owners, domain, u32::MAX)?;
     while !pool.may_open(domain) {
         let full = || Error::Full(format!("no block of die {domain} has an invalid page"));
         let before = pool.room(domain);
-        let victim = pool.victim(nand, domain).ok_or_else(full)?;
-        collect(nand, pool, owners, victim, Cause::Gc)?;
+        if pool.collecting(domain).is_none() {
+            let victim = pool.victim(nand, domain).ok_or_else(full)?;
+            if !begin(pool, domain, victim, Cause::Gc) {
+                let what = format!("die {domain} has no room to move a block's pages");
+                return Err(Error::Full(what));
+            }
+        }
+        advance(nand, pool, owners, domain, u32::MAX)?;
         if pool.room(domain) <= before {
             fruitless += 1;
             if fruitless > blocks.saturating_mul(4) {
                 return Err(full());
             }
         }
-        if let Some(cold) = wear::due(nand, pool, domain, victim) {
-            collect(nand, pool, owners, cold, Cause::Wear)?;
-        }
     }
     Ok(())
 }
 
-/// Empties a full block and erases it.
-///
-/// # Errors
-/// [`Error::Full`] where its valid pages have no room, with nothing changed; those of the
-/// operations.
-pub fn collect<N: Nand, O: Owners<N>>(
+/// Begins to empty a full block. False, and nothing is changed, where its valid pages have no room.
+fn begin(pool: &mut Pool, domain: u32, victim: BlockId, cause: Cause) -> bool {
+    let has_room = u64::from(pool.valid(victim)) <= pool.room(domain);
+    if has_room {
+        pool.begin_collection(victim, cause);
+    }
+    has_room
+}
+
+/// Moves so many pages of the block that is being emptied, if there is one. When it is empty, it is
+/// erased, and wear levelling may begin with another one.
+fn advance<N: Nand, O: Owners<N>>(
     nand: &mut N,
     pool: &mut Pool,
     owners: &mut O,
-    victim: BlockId,
-    cause: Cause,
+    domain: u32,
+    copies: u32,
 ) -> Result<()> {
-    let domain = nand.geometry().die_of(victim);
-    if u64::from(pool.valid(victim)) > pool.room(domain) {
-        return Err(Error::Full(format!("die {domain} has no room to move a block's pages")));
-    }
-    pool.begin_collection(victim);
+    let Some(Collecting { block: victim, cause, mut next, .. }) = *pool.collecting(domain) else {
+        return Ok(());
+    };
     let (first, pages) = (nand.geometry().first_page(victim).0, nand.geometry().pages_per_block());
-    let stream = pool.gc_stream();
-    let forgets_owners = planted::is(Bug::GcForgetsOwner);
-    let mut left = pool.valid(victim);
-    for page in (first..first + pages).map(Ppn) {
-        if left == 0 {
+    let (stream, forgets_owners) = (pool.gc_stream(), planted::is(Bug::GcForgetsOwner));
+    let mut left = copies;
+    while pool.valid(victim) > 0 {
+        if next == pages {
+            return broken(format!("{victim} has valid pages that its layer does not know"));
+        }
+        let page = Ppn(first + next);
+        let is_valid = owners.is_valid(page);
+        if is_valid && left == 0 {
             break;
         }
-        if !owners.is_valid(page) {
-            continue;
+        next += 1;
+        if is_valid {
+            left -= 1;
+            let to = pool.take(domain, stream)?;
+            let spare = nand.copy(page, to, cause)?;
+            if !forgets_owners {
+                owners.moved(page, to, &spare)?;
+            }
+            pool.invalidate(page);
         }
-        let to = pool.take(domain, stream)?;
-        let spare = nand.copy(page, to, cause)?;
-        if !forgets_owners {
-            owners.moved(page, to, &spare)?;
-        }
-        left -= 1;
     }
-    pool.emptied(victim, left)?;
+    if pool.valid(victim) > 0 {
+        if let Some(collecting) = pool.collecting(domain) {
+            collecting.next = next;
+        }
+        return Ok(());
+    }
     owners.before_erase(nand, pool, victim)?;
     nand.erase(victim, cause)?;
-    pool.release(victim, nand.erase_count(victim))
+    *pool.collecting(domain) = None;
+    pool.release(victim, nand.erase_count(victim))?;
+    if cause == Cause::Gc
+        && let Some(cold) = wear::due(nand, pool, domain, victim)
+    {
+        begin(pool, domain, cold, Cause::Wear);
+    }
+    Ok(())
 }

@@ -4,8 +4,8 @@
 //! which reopens one after a power cut, and `into_nand()`. All are behind the trait [`Ftl`].
 //!
 //! Reading order: this file (the traits), `options`, [`policy`] (victims, as pure functions),
-//! [`pool`] with `buckets` (the blocks), [`gc`] (moving pages), `wear` (levelling), `scan` (what a
-//! recovery reads); the layers.
+//! [`pool`] with `buckets` and `collecting` (the blocks), [`gc`] (moving pages), `wear`
+//! (levelling), `scan` (what a recovery reads); the layers.
 //!
 //! **Contract.** F1: a read answers the newest write of that logical page, or "not mapped" after a
 //! trim and before the first write. F2: what was written before a `flush` that returned survives a
@@ -15,6 +15,7 @@
 //! must be recovered.
 
 mod buckets;
+mod collecting;
 pub mod dftl;
 pub mod gc;
 mod map;

@@ -7,8 +7,9 @@ use crate::nand::Geometry;
 /// The settings that all layers have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Spare pages for each 1,000 logical pages: 70 is 7 %. Pages of open blocks and of the
-    /// reserve are not spare, and neither are those of the layer's own map: they come on top.
+    /// Spare pages for each 1,000 logical pages: 70 is 7 %. Pages of open blocks, of one that is
+    /// being emptied and of the reserve are not spare, and neither are those of the layer's own
+    /// map: they come on top.
     pub spare_permille: u32,
     /// How garbage collection chooses its victims.
     pub policy: Policy,
@@ -42,10 +43,10 @@ impl Default for Options {
 
 impl Options {
     /// How many pages of each die may hold data at once, for a layer that keeps `set_aside` blocks
-    /// of each die open or for itself, besides the reserve.
+    /// of each die open, being emptied or for itself, besides the reserve.
     ///
     /// # Errors
-    /// No reserve, or fewer blocks than are open and in reserve: says how many are needed.
+    /// No reserve, or fewer blocks than are set aside and in reserve: says how many are needed.
     pub fn data_pages_per_die(&self, geometry: &Geometry, set_aside: u32) -> Result<u32> {
         if self.reserve_blocks == 0 {
             return invalid("no reserve blocks: garbage collection needs 1 or more");

@@ -5,7 +5,8 @@
 //! is a domain of garbage collection of its own. Host writes of each stream, and pages that garbage
 //! collection moves, go to different blocks. The logical size follows from the spare pages
 //! ([`Options`]): the open blocks of a die (one for each stream of the host, and one of garbage
-//! collection), its reserve, and the pages that record trims are not spare.
+//! collection), the one that is being emptied, its reserve, and the pages that record trims are not
+//! spare.
 //!
 //! Every write is durable when it returns: its page has the logical page and a sequence number in
 //! its spare area. A recovery reads all spare areas, writes nothing, and takes the newest page of
@@ -56,9 +57,9 @@ impl Layout {
         if streams == 0 {
             return invalid("no streams: host writes need 1 or more");
         }
-        // One open block for each stream, and one for garbage collection.
-        let open = streams.saturating_add(1);
-        let slots = options.data_pages_per_die(geometry, open)? * geometry.dies();
+        // One open block for each stream, one for garbage collection, and one being emptied.
+        let set_aside = streams.saturating_add(2);
+        let slots = options.data_pages_per_die(geometry, set_aside)? * geometry.dies();
         let trim_pages = slots.div_ceil(Trims::bits_of_page(geometry));
         match slots.checked_sub(trim_pages) {
             Some(logical) if logical > 0 => Ok(Self { streams, logical, trim_pages }),

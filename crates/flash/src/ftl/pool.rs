@@ -4,18 +4,19 @@
 //! *stream* is a sequence of writes with a block of its own in each domain; one more stream is that
 //! of garbage collection. *Meta* blocks belong to the layer and are not in the pool.
 //!
-//! **Invariants.** B1: every block is free, open in one stream of its domain, full, or meta.
-//! B2: a stream has at most one open block in a domain, and leaves it when it is full. B3: only the
-//! stream of garbage collection opens one of the last `reserve_blocks` free blocks. B4: the valid
-//! pages of a block are those that were taken and not invalidated since.
+//! **Invariants.** B1: every block is free, open in one stream of its domain, full, a victim, or
+//! meta. B2: a stream has at most one open block in a domain, and leaves it when it is full. B3:
+//! only the stream of garbage collection opens one of the last `reserve_blocks` free blocks. B4:
+//! the valid pages of a block are those that were taken and not invalidated since.
 
 use std::collections::BTreeSet;
 
 use super::buckets::Buckets;
+use super::collecting::Collecting;
 use super::options::Options;
 use super::policy::{Candidate, Policy, choose};
 use crate::error::{Error, Result, broken};
-use crate::nand::{BlockId, Geometry, Nand, Ppn};
+use crate::nand::{BlockId, Cause, Geometry, Nand, Ppn};
 use crate::planted::{self, Bug};
 use crate::random::Random;
 
@@ -32,7 +33,7 @@ pub enum Place {
     Open,
     /// Filled, and known to garbage collection.
     Full,
-    /// Being emptied by garbage collection.
+    /// Being emptied by garbage collection; at most one of a domain.
     Victim,
     /// Not in the pool.
     Meta,
@@ -92,6 +93,8 @@ struct Domain {
     free: BTreeSet<(u32, u32)>,
     /// No block of the domain was erased less often than this.
     least_erases: u32,
+    /// The block that is being emptied.
+    collecting: Option<Collecting>,
 }
 
 impl Pool {
@@ -186,8 +189,26 @@ impl Pool {
     /// Whether a stream, other than that of garbage collection, may open a block.
     #[must_use]
     pub fn may_open(&self, domain: u32) -> bool {
-        let kept = if planted::is(Bug::ReserveUsed) { 0 } else { self.reserve };
-        self.domains[domain as usize].free.len() > kept
+        self.domains[domain as usize].free.len() > self.kept()
+    }
+
+    /// Whether garbage should be collected: the next block that a stream opens may be the last one
+    /// before the reserve.
+    #[must_use]
+    #[inline]
+    pub fn is_short(&self, domain: u32) -> bool {
+        self.domains[domain as usize].free.len() <= self.kept() + 1
+    }
+
+    /// Free blocks of each domain that only garbage collection may open.
+    fn kept(&self) -> usize {
+        if planted::is(Bug::ReserveUsed) { 0 } else { self.reserve }
+    }
+
+    /// The block of a domain that is being emptied.
+    #[inline]
+    pub(super) fn collecting(&mut self, domain: u32) -> &mut Option<Collecting> {
+        &mut self.domains[domain as usize].collecting
     }
 
     /// Free blocks of a domain, the reserve included.
@@ -290,22 +311,12 @@ impl Pool {
     }
 
     /// Takes a full block out of the candidates, to empty it.
-    pub fn begin_collection(&mut self, id: BlockId) {
-        let valid = self.valid(id);
-        self.full.remove(self.geometry.die_of(id), valid, id.0);
+    pub fn begin_collection(&mut self, id: BlockId, cause: Cause) {
+        let (valid, domain) = (self.valid(id), self.geometry.die_of(id));
+        self.full.remove(domain, valid, id.0);
         self.blocks[id.0 as usize].place = Place::Victim;
-    }
-
-    /// All valid pages of the victim but `left` were moved: it has none any more.
-    ///
-    /// # Errors
-    /// [`Error::Invariant`] if there are some left.
-    pub(super) fn emptied(&mut self, id: BlockId, left: u32) -> Result<()> {
-        if left != 0 {
-            return broken(format!("{id} has {left} valid pages that its layer does not know"));
-        }
-        self.blocks[id.0 as usize].valid = 0;
-        Ok(())
+        let pages = self.geometry.pages_per_block();
+        *self.collecting(domain) = Some(Collecting::new(id, cause, valid, pages));
     }
 
     /// The emptied block was erased: it is free. `erases` is its new count.
@@ -429,7 +440,7 @@ impl Pool {
     /// # Errors
     /// [`Error::Invariant`].
     pub fn check<N: Nand>(&self, nand: &N, valid_of: impl Fn(BlockId) -> u32) -> Result<()> {
-        let (per_block, mut counts) = (self.geometry.pages_per_block(), [0_u32; 4]);
+        let (per_block, mut counts) = (self.geometry.pages_per_block(), [0_u32; 5]);
         let mut listed = self.full.clone();
         for id in (0..self.geometry.blocks()).map(BlockId) {
             let (place, written) = (self.place(id), nand.next_page(id));
@@ -438,10 +449,14 @@ impl Pool {
                 Place::Open => 1,
                 Place::Full => 2,
                 Place::Meta => 3,
-                Place::Victim => return broken(format!("{id} is a victim between operations")),
+                Place::Victim => 4,
             };
             counts[slot] += 1;
             let domain = self.geometry.die_of(id);
+            let collected = self.domains[domain as usize].collecting.map(|of| of.block);
+            if (collected == Some(id)) != (place == Place::Victim) {
+                return broken(format!("{id} is {place:?}, and {collected:?} is emptied"));
+            }
             let is_free =
                 self.domains[domain as usize].free.contains(&(nand.erase_count(id), id.0));
             if is_free != (place == Place::Free) || (is_free && written != 0) {
@@ -464,7 +479,7 @@ impl Pool {
             }
         }
         if counts.iter().sum::<u32>() != self.geometry.blocks() {
-            return broken(format!("free, open, full and meta blocks are {counts:?}"));
+            return broken(format!("free, open, full, meta blocks and victims are {counts:?}"));
         }
         let mut left = (0..self.domains()).filter_map(|domain| listed.least(domain));
         match left.next() {

@@ -4,11 +4,11 @@
 //! program waits for the channel, transfers, waits for the die and programs; an erase waits for the
 //! die. A copy inside of a die, and an erase, do not use the channel.
 //!
-//! C1: a die serves operations in the order in which they are issued, and is kept for one that waits
-//! for an operation elsewhere. C2: transfers of a channel do
-//! not overlap. One that must wait for its die long from now leaves the channel to others until
-//! then: a transfer takes the first gap that is long enough, so that a die that collects garbage
-//! does not stop the other dies of its channel.
+//! C1: a die serves operations in the order in which they are issued, and is kept for one that
+//! waits for an operation elsewhere. C2: transfers of a channel do not overlap. One that must wait
+//! for its die long from now leaves the channel to others until then: a transfer takes the first
+//! gap that is long enough, so that a die that collects garbage does not stop the other dies of its
+//! channel.
 //!
 //! **What waits for what.** C3: the operations of a request are issued at its time, and overlap as
 //! far as dies and channels allow. A *scope* is a part of a request whose steps follow each other:

@@ -29,7 +29,7 @@ pub(super) struct Content {
     pub logical_bytes: u64,
     /// Spare pages for each 1,000 logical ones.
     pub spare_permille: u32,
-    /// Blocks of each die that are open or in reserve.
+    /// Blocks of each die that are open, being emptied or in reserve.
     pub set_aside: u32,
 }
 

@@ -201,8 +201,9 @@ impl Spec {
         let content = self.capacity_bytes.map(|logical_bytes| Content {
             logical_bytes,
             spare_permille: self.op_permille,
-            // An open block of each stream, that of garbage collection, and the reserve.
-            set_aside: self.placement.streams() + 1 + Options::default().reserve_blocks,
+            // An open block of each stream, that of garbage collection, one that is being emptied,
+            // and the reserve.
+            set_aside: self.placement.streams() + 2 + Options::default().reserve_blocks,
         });
         let sizes = self.sizes.over(&self.preset.sizes, content);
         Geometry::new(sizes).map_err(|error| SpecError::Fit(error.to_string()))

@@ -153,8 +153,9 @@ impl Sizing {
             channels: DIES,
             dies_per_channel: 1,
             planes_per_die: 1,
-            // The open blocks, one of them garbage collection's, and the reserve come on top.
-            blocks_per_plane: blocks + options.streams + 1 + options.reserve_blocks,
+            // The open blocks, one of them garbage collection's, the one that is being emptied, and
+            // the reserve come on top.
+            blocks_per_plane: blocks + options.streams + 2 + options.reserve_blocks,
             pages_per_block: self.block_pages,
             page_size: PAGE_BYTES as u32,
         });

@@ -2,12 +2,12 @@
 //!
 //! A data block is collected. An erased block that waits for pages of the map changes places with
 //! the most worn erased data block. One with pages of the map, or with records, is emptied first;
-//! then it waits as well. So every block takes part, whatever it is used for, and
-//! the erase counts of a device differ by `wear_spread` and little more.
+//! then it waits as well. So every block takes part, whatever it is used for, and the erase counts
+//! of a device differ by `wear_spread` and little more.
 //!
-//! The pages of a cold block go where the host writes: into an open block, and into the reserve when
-//! that is full. Before its erase there is always one of the two: room, or a block without valid
-//! pages.
+//! The pages of a cold block go where the host writes: into an open block, and when that is full,
+//! into the reserve. A cut before they are in a record leaves the reserve without valid pages, and
+//! a later one the cold block.
 //!
 //! A layer looks for such a block between operations, and never while a block is collected, since
 //! no page of the map may be written then.
