@@ -130,6 +130,7 @@ pub mod level {
 }
 
 /// Flags of `xShmLock`.
+#[cfg(feature = "linked")]
 pub mod shm {
     use std::ffi::c_int;
     pub const UNLOCK: c_int = 1;
