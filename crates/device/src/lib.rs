@@ -96,6 +96,23 @@ impl Purpose {
         Self::Backup,
         Self::Value,
     ];
+
+    /// Its name in statistics, in lower case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Log => "log",
+            Self::Merge => "merge",
+            Self::Flush => "flush",
+            Self::Gc => "gc",
+            Self::Manifest => "manifest",
+            Self::Recovery => "recovery",
+            Self::Check => "check",
+            Self::Backup => "backup",
+            Self::Value => "value",
+        }
+    }
 }
 
 /// The precondition for opening a file.

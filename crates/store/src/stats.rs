@@ -485,7 +485,7 @@ fn shape(shape: &Shape) -> ShapeStats {
 fn io(shared: &Core) -> Vec<IoStats> {
     let counts = shared.device.counts();
     let row = |(purpose, of): (Purpose, PurposeCounts)| IoStats {
-        purpose: purpose_name(purpose),
+        purpose: purpose.as_str(),
         reads: of.reads,
         bytes_read: of.bytes_read,
         writes: of.writes,
@@ -493,21 +493,6 @@ fn io(shared: &Core) -> Vec<IoStats> {
         syncs: of.syncs,
     };
     counts.iter().map(row).collect()
-}
-
-const fn purpose_name(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::User => "user",
-        Purpose::Log => "log",
-        Purpose::Merge => "merge",
-        Purpose::Flush => "flush",
-        Purpose::Gc => "gc",
-        Purpose::Manifest => "manifest",
-        Purpose::Recovery => "recovery",
-        Purpose::Check => "check",
-        Purpose::Backup => "backup",
-        Purpose::Value => "value",
-    }
 }
 
 fn space(shared: &Core) -> SpaceStats {

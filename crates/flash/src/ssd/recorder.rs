@@ -19,10 +19,6 @@ use crate::error::{Error, Result as BlockResult, invalid};
 use crate::nand::Lpn;
 use crate::trace::{OpKind, TraceOp, TraceWriter};
 
-/// The names of [`Purpose::ALL`].
-const PURPOSE_NAMES: [&str; Purpose::ALL.len()] =
-    ["user", "log", "merge", "flush", "gc", "manifest", "recovery", "check", "backup", "value"];
-
 /// A device whose operations are also written to a trace.
 pub type RecordingDevice = OnBlocks<Recorder>;
 
@@ -65,7 +61,7 @@ pub struct Recorded {
 impl Recorded {
     /// The bytes written for each purpose, by its name.
     pub fn written(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        PURPOSE_NAMES.into_iter().zip(self.bytes_written)
+        Purpose::ALL.map(Purpose::as_str).into_iter().zip(self.bytes_written)
     }
 }
 
