@@ -1,8 +1,10 @@
 //! `lab`: the experiments of `esker-experiments`, from the terminal.
 //!
-//! `table` prints what came out; progress goes to standard error, a line a run.
+//! `table` prints what came out; progress goes to standard error, a line a run. `trace` records
+//! SQLite on the machine of the experiments.
 
 mod table;
+mod trace;
 
 use std::io::{Write, stderr};
 use std::path::PathBuf;
@@ -31,6 +33,8 @@ enum Command {
     List,
     /// Run an experiment and report which predictions hold
     Run(Run),
+    #[command(long_about = trace::HELP, after_help = trace::EXAMPLES)]
+    Trace(trace::Trace),
 }
 
 #[derive(Debug, Args)]
@@ -75,6 +79,7 @@ pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
     match &args.command {
         Command::List => list(),
         Command::Run(args) => measure(args),
+        Command::Trace(args) => trace::run(args),
     }
 }
 

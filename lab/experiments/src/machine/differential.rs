@@ -8,7 +8,8 @@ use esker_workload::Random;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::mode::Mode;
+use super::board::Board;
+use super::mode::{Mode, System};
 use super::*;
 
 const CONNECTIONS: u64 = 3;
@@ -66,7 +67,7 @@ fn on_files(mode: Mode, path: &Path) -> Connection {
 fn compare(mode: Mode, seed: u64, steps: u64) -> u64 {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = folder.path().join("app.db");
-    let machine = Machine::new(mode, 16, 1).unwrap();
+    let machine = Machine::new(System { mode, board: Board::Jasmine }, 16, 1).unwrap();
     let refused = machine.alone(|| {
         let open = |_| {
             let ours = prepare(machine.open(Duration::ZERO).unwrap());

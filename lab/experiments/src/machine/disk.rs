@@ -1,5 +1,5 @@
-//! The device: blocks of the file system over a translation layer whose pages are twice as large,
-//! in virtual time.
+//! The device: blocks of the file system over a translation layer with larger pages, in virtual
+//! time.
 //!
 //! **Time.** One processor serves commands one after the other, each for [`COMMAND_NS`]; then a
 //! write is in the device's buffer and is answered, and its page is programmed when its die is
@@ -8,28 +8,29 @@
 //! no other command is served, as in firmware with one thread. So commands are served in the order
 //! of their times.
 //!
-//! A block that is half of a flash page costs a read of the page, and a program of the whole.
+//! What is a part of a flash page costs a read of the page, which the program waits for, and a
+//! program of the whole. How large these pages are, and what a flush writes besides, is the
+//! [`Board`]'s.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use esker_flash::ftl::{Ftl, Options, PageMapped, Transactional, TxId, mvftl, xftl};
-use esker_flash::nand::{Bytes, Counters, Geometry, Lpn, NandSim, preset};
+use esker_flash::nand::{Bytes, Counters, Lpn, NandSim, Urgency};
 use esker_flash::{Error, Result};
+
+use super::board::Board;
+use super::recorder::Recorder;
 
 /// Bytes of a block of the file system.
 pub const BLOCK_BYTES: usize = 4096;
-/// Bytes of a flash page: those of the paper's device, and a page of SQLite.
+/// Bytes of a physical page of the paper's device: a page of SQLite, and what files get at a time.
 pub const PAGE_BYTES: usize = 8192;
-/// Blocks of a flash page.
+/// Its blocks.
 pub const PAGE_BLOCKS: u32 = (PAGE_BYTES / BLOCK_BYTES) as u32;
 
 /// The time of a command, without the flash: about 8,700 cycles of the paper's processor (an ARM7
 /// at 87.5 MHz), in which 8 KiB also pass over SATA 2 (27 µs).
 pub const COMMAND_NS: u64 = 100_000;
-/// MV-FTL's memory for diffs: 4,096 mappings. The paper's 16 KiB suffice without readers. Beside
-/// readers, who keep the diffs of versions, they do not: transactions of the RL script have up to
-/// some 500 pages here, and two in a row were refused from 14 reads a second on.
-const DIFF_BYTES: u32 = 64 << 10;
 /// Memory of a mapping in a diff.
 const ENTRY_BYTES: u32 = 16;
 /// Pages that the device's buffer holds while they are programmed.
@@ -53,6 +54,8 @@ pub struct HostWrites {
     pub blocks: [u64; 3],
     /// Flushes and commits.
     pub barriers: u64,
+    /// Pages, of the size that is mapped, that the firmware programmed with them.
+    pub firmware_programs: u64,
 }
 
 impl HostWrites {
@@ -94,14 +97,13 @@ pub enum LayerKind {
 }
 
 impl Layer {
-    /// An empty device like the paper's, with so many blocks of 1 MiB on each of its eight dies.
+    /// An empty device like the paper's, with so many MiB on each of its eight dies.
     ///
     /// # Errors
     /// A device that is too small for the layer.
-    pub fn new(kind: LayerKind, blocks_per_die: u32) -> Result<Self> {
-        let jasmine = preset("jasmine")?;
-        let geometry: Geometry = jasmine.geometry(Some(blocks_per_die))?;
-        let nand = Nand::with_clock(geometry, jasmine.timing);
+    pub fn new(kind: LayerKind, board: Board, mib_per_die: u32) -> Result<Self> {
+        let (geometry, timing) = board.sized(mib_per_die)?;
+        let nand = Nand::with_clock(geometry, timing);
         let common = Options::default();
         Ok(match kind {
             LayerKind::PageMapped => Self::PageMapped(Box::new(PageMapped::format(nand, &common)?)),
@@ -112,12 +114,21 @@ impl Layer {
             LayerKind::MvFtl => {
                 let paper = mvftl::Options::new(&geometry, &common)?;
                 // Pages of open transactions and of versions are spare ones.
-                let more = DIFF_BYTES.saturating_sub(paper.diff_bytes) / ENTRY_BYTES;
+                let diff_bytes = board.diff_bytes();
+                let more = diff_bytes.saturating_sub(paper.diff_bytes) / ENTRY_BYTES;
                 let logical_pages = paper.logical_pages.saturating_sub(more);
-                let options = mvftl::Options { diff_bytes: DIFF_BYTES, logical_pages, ..paper };
+                let options = mvftl::Options { diff_bytes, logical_pages, ..paper };
                 Self::MvFtl(Box::new(mvftl::MvFtl::format(nand, options)?))
             }
         })
+    }
+
+    const fn kind(&self) -> LayerKind {
+        match self {
+            Self::PageMapped(_) => LayerKind::PageMapped,
+            Self::XFtl(_) => LayerKind::XFtl,
+            Self::MvFtl(_) => LayerKind::MvFtl,
+        }
     }
 
     fn ftl(&mut self) -> &mut dyn Ftl {
@@ -181,6 +192,9 @@ pub struct Disk {
     writes: HostWrites,
     transactions: Transactions,
     page: Vec<u8>,
+    /// Pages that a barrier programs on each die besides, and how long that takes.
+    firmware: (u64, u64),
+    recorder: Option<Recorder>,
 }
 
 /// What transactions took of the layer's memory.
@@ -197,15 +211,25 @@ struct Transactions {
 impl Disk {
     /// The device of a layer.
     #[must_use]
-    pub fn new(layer: Layer) -> Self {
+    pub fn new(layer: Layer, board: Board) -> Self {
+        let nand = layer.as_ftl().dyn_nand();
+        let page = vec![0; nand.geometry().page_size() as usize];
+        let pages = board.pages_of_a_barrier(layer.kind());
+        // Dies that share a channel pass their pages one after the other.
+        let sharing = u64::from(nand.geometry().sizes().dies_per_channel);
+        let each = nand.clock().map_or(0, |clock| {
+            clock.timing().program_ns + sharing * clock.timing().transfer_ns_per_page
+        });
         Self {
             layer,
+            firmware: (pages, pages * each),
+            recorder: None,
             free_ns: 0,
             buffer: VecDeque::new(),
             programmed_ns: 0,
             writes: HostWrites::default(),
             transactions: Transactions::default(),
-            page: vec![0; PAGE_BYTES],
+            page,
         }
     }
 
@@ -218,7 +242,8 @@ impl Disk {
     /// Blocks of the file system that it has.
     #[must_use]
     pub fn blocks(&self) -> u32 {
-        self.layer.as_ftl().logical_pages().saturating_mul(PAGE_BLOCKS)
+        let blocks = (self.page.len() / BLOCK_BYTES) as u32;
+        self.layer.as_ftl().logical_pages().saturating_mul(blocks)
     }
 
     /// The most mappings at the end of a transaction, and the most pages of one.
@@ -237,6 +262,22 @@ impl Disk {
     #[must_use]
     pub fn flash(&self) -> Counters {
         *self.layer.as_ftl().counters()
+    }
+
+    /// Records what the host does from now on.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Ends the record, if there is one.
+    pub const fn take_record(&mut self) -> Option<Recorder> {
+        self.recorder.take()
+    }
+
+    fn note(&mut self, op: impl FnOnce(&mut Recorder)) {
+        if let Some(recorder) = &mut self.recorder {
+            op(recorder);
+        }
     }
 
     /// Serves a command that comes at `now`; when its flash operations begin.
@@ -260,8 +301,9 @@ impl Disk {
     /// # Errors
     /// Those of the layer.
     pub fn read(&mut self, now: u64, block: u32, buf: &mut [u8], tx: Option<TxId>) -> Result<u64> {
+        self.note(|recorder| recorder.read(now, block, buf.len()));
         let mut end = now;
-        for part in parts(block, buf.len()) {
+        for part in parts(self.page.len(), block, buf.len()) {
             self.command(now);
             self.load(part.lpn, tx)?;
             end = end.max(self.layer.ftl().end_ns());
@@ -284,29 +326,14 @@ impl Disk {
         bytes: &[u8],
         tx: Option<TxId>,
     ) -> Result<u64> {
+        self.note(|recorder| recorder.write(now, (purpose, block), bytes.len()));
         let mut end = now;
-        for part in parts(block, bytes.len()) {
+        for part in parts(self.page.len(), block, bytes.len()) {
             let has_room = |buffer: &VecDeque<u64>| buffer.len() < BUFFERED;
             let room_at = if has_room(&self.buffer) { None } else { self.buffer.pop_front() };
             end = self.command(now.max(room_at.unwrap_or(0)));
-            if part.len < PAGE_BYTES {
-                self.load(part.lpn, tx)?;
-                let read = self.layer.ftl().end_ns();
-                self.layer.ftl().issue_at(read);
-                self.free_ns = self.free_ns.max(read);
-                end = self.free_ns;
-            }
             let from = bytes.get(part.from..part.from + part.len).unwrap_or_default();
-            if let Some(to) = self.page.get_mut(part.at..part.at + part.len) {
-                to.copy_from_slice(from);
-            }
-            match tx {
-                Some(tx) => {
-                    self.layer.transactional()?.write_in(tx, part.lpn, &self.page)?;
-                    self.transactions.written.entry(tx).or_default().insert(part.lpn);
-                }
-                None => self.layer.ftl().write(part.lpn, &self.page)?,
-            }
+            self.program(&part, from, tx)?;
             let programmed = self.layer.ftl().end_ns();
             self.programmed_ns = self.programmed_ns.max(programmed);
             self.buffer.push_back(programmed);
@@ -315,11 +342,33 @@ impl Disk {
         Ok(end)
     }
 
+    /// Writes a part of a page, as steps of one request.
+    fn program(&mut self, part: &Part, from: &[u8], tx: Option<TxId>) -> Result<()> {
+        let scope = self.layer.ftl().dyn_nand_mut().open_scope(Urgency::Foreground);
+        if part.len < self.page.len() {
+            self.load(part.lpn, tx)?;
+            self.layer.ftl().dyn_nand_mut().wait();
+        }
+        if let Some(to) = self.page.get_mut(part.at..part.at + part.len) {
+            to.copy_from_slice(from);
+        }
+        match tx {
+            Some(tx) => {
+                self.layer.transactional()?.write_in(tx, part.lpn, &self.page)?;
+                self.transactions.written.entry(tx).or_default().insert(part.lpn);
+            }
+            None => self.layer.ftl().write(part.lpn, &self.page)?,
+        }
+        self.layer.ftl().dyn_nand_mut().close_scope(scope);
+        Ok(())
+    }
+
     /// Makes everything durable that was written outside of transactions; when it is.
     ///
     /// # Errors
     /// Those of the layer.
     pub fn flush(&mut self, now: u64) -> Result<u64> {
+        self.note(|recorder| recorder.flush(now));
         self.barrier(now, |layer| layer.ftl().flush())
     }
 
@@ -360,7 +409,10 @@ impl Disk {
         self.command(now.max(self.programmed_ns.saturating_sub(COMMAND_NS)));
         body(&mut self.layer)?;
         self.programmed_ns = self.programmed_ns.max(self.layer.ftl().end_ns());
-        self.free_ns = self.free_ns.max(self.programmed_ns);
+        let (pages, ns) = self.firmware;
+        self.writes.firmware_programs += pages * u64::from(self.layer.as_ftl().geometry().dies());
+        self.free_ns = self.free_ns.max(self.programmed_ns) + ns;
+        self.programmed_ns = self.free_ns;
         self.buffer.clear();
         self.writes.barriers += 1;
         Ok(self.free_ns)
@@ -377,13 +429,14 @@ struct Part {
     len: usize,
 }
 
-fn parts(block: u32, bytes: usize) -> impl Iterator<Item = Part> {
-    let first = (block % PAGE_BLOCKS) as usize * BLOCK_BYTES;
+fn parts(page_bytes: usize, block: u32, bytes: usize) -> impl Iterator<Item = Part> {
+    let page_blocks = (page_bytes / BLOCK_BYTES) as u32;
+    let first = (block % page_blocks) as usize * BLOCK_BYTES;
     let mut from = 0;
-    let mut lpn = block / PAGE_BLOCKS;
+    let mut lpn = block / page_blocks;
     std::iter::from_fn(move || {
         let at = if from == 0 { first } else { 0 };
-        let len = (PAGE_BYTES - at).min(bytes - from);
+        let len = (page_bytes - at).min(bytes - from);
         let part = Part { lpn: Lpn(lpn), at, from, len };
         from += len;
         lpn += 1;
@@ -392,91 +445,4 @@ fn parts(block: u32, bytes: usize) -> impl Iterator<Item = Part> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn disk(kind: LayerKind) -> Disk {
-        Disk::new(Layer::new(kind, 16).unwrap())
-    }
-
-    #[test]
-    fn halves_of_pages_are_read_and_programmed_whole() {
-        let mut disk = disk(LayerKind::PageMapped);
-        disk.write(0, (Purpose::Data, 2), &[7; 3 * BLOCK_BYTES], None).unwrap();
-        assert_eq!(disk.flash().total().programs, 2);
-        disk.write(0, (Purpose::Journal, 4), &[8; BLOCK_BYTES], None).unwrap();
-        assert_eq!((disk.writes().blocks, disk.writes().total()), ([3, 1, 0], 4));
-        let mut read = vec![0; 4 * BLOCK_BYTES];
-        disk.read(0, 2, &mut read, None).unwrap();
-        assert_eq!((read[0], read[BLOCK_BYTES * 2], read[BLOCK_BYTES * 3]), (7, 8, 0));
-        disk.layer().as_ftl().check().unwrap();
-    }
-
-    /// By hand: a command takes 100 µs; a program 750 and its transfer.
-    #[test]
-    fn writes_are_buffered_and_barriers_wait_for_them() {
-        let mut disk = disk(LayerKind::PageMapped);
-        let transfer = preset("jasmine").unwrap().timing.transfer_ns_per_page;
-        // Formatting has kept the dies busy.
-        let begun = 10_000_000;
-        let first = disk.write(begun, (Purpose::Data, 0), &[1; PAGE_BYTES], None).unwrap();
-        let second = disk.write(begun, (Purpose::Data, 2), &[1; PAGE_BYTES], None).unwrap();
-        assert_eq!((first - begun, second - begun), (COMMAND_NS, 2 * COMMAND_NS));
-        let flushed = disk.flush(second).unwrap();
-        assert_eq!(flushed, second + 750_000 + transfer);
-        assert_eq!(disk.flush(flushed).unwrap(), flushed + COMMAND_NS);
-        let mut page = vec![0; PAGE_BYTES];
-        let read = disk.read(flushed, 0, &mut page, None).unwrap();
-        assert_eq!(read, flushed + 2 * COMMAND_NS + 50_000 + transfer);
-    }
-
-    #[test]
-    fn a_full_buffer_waits_for_a_program() {
-        let mut disk = disk(LayerKind::PageMapped);
-        let ends: Vec<u64> = (0..300)
-            .map(|at| disk.write(0, (Purpose::Data, 16 * at), &[1; PAGE_BYTES], None).unwrap())
-            .collect();
-        let late = ends[299] - ends[298];
-        assert!(late >= 700_000, "all on one die: {late}");
-        assert_eq!(ends[40] - ends[39], COMMAND_NS);
-    }
-
-    /// Pages of a transaction go to different dies.
-    #[test]
-    fn pages_of_a_transaction_are_programmed_at_the_same_time() {
-        for kind in [LayerKind::XFtl, LayerKind::MvFtl] {
-            let mut disk = Disk::new(Layer::new(kind, 64).unwrap());
-            let begun = 100_000_000;
-            let (tx, mut at) = disk.begin(begun).unwrap();
-            for page in 0..8 {
-                let place = (Purpose::Data, page * PAGE_BLOCKS);
-                at = disk.write(at, place, &[1; PAGE_BYTES], Some(tx)).unwrap();
-            }
-            let end = disk.commit(at, tx).unwrap();
-            // Nine commands, the last program, and that of the record.
-            let most = 9 * COMMAND_NS + 2 * 800_000;
-            assert!(end - begun < most, "{kind:?}: {} ns", end - begun);
-            assert_eq!(disk.entries(), (8, 8));
-        }
-    }
-
-    #[test]
-    fn transactions_are_whole_or_absent() {
-        for kind in [LayerKind::XFtl, LayerKind::MvFtl] {
-            let mut disk = disk(kind);
-            let mut page = vec![0; PAGE_BYTES];
-            let (kept, _) = disk.begin(0).unwrap();
-            disk.write(0, (Purpose::Data, 0), &[1; PAGE_BYTES], Some(kept)).unwrap();
-            disk.read(0, 0, &mut page, None).unwrap();
-            assert_eq!(page[0], 0);
-            let end = disk.commit(0, kept).unwrap();
-            assert!(end > 1_500_000, "two programs, one after the other: {end}");
-            let (dropped, _) = disk.begin(0).unwrap();
-            disk.write(0, (Purpose::Data, 0), &[2; PAGE_BYTES], Some(dropped)).unwrap();
-            disk.abort(0, dropped).unwrap();
-            disk.read(0, 0, &mut page, None).unwrap();
-            assert_eq!(page[0], 1);
-        }
-        assert!(disk(LayerKind::PageMapped).begin(0).is_err());
-    }
-}
+mod tests;

@@ -137,10 +137,11 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::board::Board;
     use crate::machine::disk::{Layer, LayerKind};
 
     fn disk() -> Disk {
-        Disk::new(Layer::new(LayerKind::PageMapped, 16).unwrap())
+        Disk::new(Layer::new(LayerKind::PageMapped, Board::Plain, 16).unwrap(), Board::Plain)
     }
 
     #[test]

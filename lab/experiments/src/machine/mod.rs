@@ -25,11 +25,13 @@
 //! Reading order: [`turns`], [`disk`], [`journal`], [`filesystem`], [`locks`], [`mode`], `state`,
 //! `cached`, `direct`, `vfs`; [`store`] (our page store on the same machine).
 
+pub mod board;
 pub mod disk;
 pub mod filesystem;
 pub mod journal;
 pub mod locks;
 pub mod mode;
+pub mod recorder;
 pub mod store;
 pub mod turns;
 
@@ -45,6 +47,7 @@ use std::time::Duration;
 
 use esker_flash::ftl::Wear;
 use esker_flash::nand::Counters;
+use esker_flash::trace::TraceWriter;
 use esker_pages::DeviceFile;
 use esker_sqlite::Registered;
 use esker_sqlite::open_stores::Access;
@@ -55,7 +58,8 @@ use tempfile::TempDir;
 
 use self::disk::{Disk, HostWrites, Layer};
 use self::filesystem::FileSystem;
-use self::mode::Mode;
+use self::mode::{Mode, System};
+use self::recorder::Recorder;
 use self::state::{State, Versions, lock};
 use self::store::StoreFile;
 use self::turns::Work;
@@ -125,11 +129,12 @@ impl Machine {
     ///
     /// # Errors
     /// A device that is too small.
-    pub fn new(mode: Mode, mib_per_die: u32, seed: u64) -> Result<Self> {
+    pub fn new(system: System, mib_per_die: u32, seed: u64) -> Result<Self> {
+        let System { mode, board } = system;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let layer = Layer::new(mode.layer(), mib_per_die).map_err(flash)?;
+        let layer = Layer::new(mode.layer(), board, mib_per_die).map_err(flash)?;
         let state = Arc::new(Mutex::new(State {
-            fs: FileSystem::new(Disk::new(layer)),
+            fs: FileSystem::new(Disk::new(layer, board)),
             locks: BTreeMap::new(),
             shm: BTreeMap::new(),
             next_holder: 1,
@@ -177,6 +182,21 @@ impl Machine {
         let folder = self.mounted.as_ref().map(|(folder, _)| folder.path().to_owned());
         let folder = folder.and_then(|folder| folder.canonicalize().ok()).unwrap_or_default();
         format!("file:{}?vfs=esker", folder.join(DATABASE).display())
+    }
+
+    /// Records what the host does on the device, from now on.
+    pub fn record(&self, writer: TraceWriter) {
+        lock(&self.state).fs.disk.record(Recorder::new(writer));
+    }
+
+    /// Ends the trace; the number of its operations, 0 without one.
+    ///
+    /// # Errors
+    /// The first error of a write.
+    pub fn finish_record(&self) -> Result<u64> {
+        let recorder = lock(&self.state).fs.disk.take_record();
+        let finish = |of: Recorder| of.finish().map_err(|error| Error::Run(error.to_string()));
+        recorder.map_or(Ok(0), finish)
     }
 
     /// Runs actors, each on a thread with its own connections; what they answer.

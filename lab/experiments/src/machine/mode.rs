@@ -1,6 +1,35 @@
 //! Modes: how SQLite keeps its transactions, and on which layer.
 
+use super::board::Board;
 use super::disk::LayerKind;
+
+/// How SQLite keeps its transactions, and on what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct System {
+    /// The mode.
+    pub mode: Mode,
+    /// The device.
+    pub board: Board,
+}
+
+impl System {
+    /// The modes of the paper, each on all devices that differ for it.
+    pub fn of_the_paper() -> impl Iterator<Item = Self> {
+        let on = |board: Board| Mode::PAPER.into_iter().map(move |mode| Self { mode, board });
+        let by_records = on(Board::JasmineByRecords).filter(|of| of.mode.is_transactional());
+        on(Board::Jasmine).chain(by_records).chain(on(Board::Plain))
+    }
+
+    /// Its name: the mode's on the paper's board.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self.board {
+            Board::Jasmine => self.mode.name().to_owned(),
+            Board::JasmineByRecords => format!("{}, records alone", self.mode.name()),
+            Board::Plain => format!("{}, plain device", self.mode.name()),
+        }
+    }
+}
 
 /// A mode of the paper's table 4, or one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,13 +1,18 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::mode::Mode;
+use super::board::Board;
+use super::mode::{Mode, System};
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn machine(mode: Mode) -> Machine {
-    Machine::new(mode, 16, 1).unwrap()
+    on(mode, Board::Plain)
+}
+
+fn on(mode: Mode, board: Board) -> Machine {
+    Machine::new(System { mode, board }, 16, 1).unwrap()
 }
 
 fn sql(error: rusqlite::Error) -> Error {

@@ -3,7 +3,7 @@
 //!
 //! [`pages`] is its figure 9 (pages written for each transaction), [`readers`] figure 6 (the RL
 //! script with readers), [`tpcc_readers`] figure 7 (TPC-C with readers), [`workers`] figure 8
-//! (TPC-C with several workers). [`script`] and [`terminals`] make one run of a workload,
+//! (TPC-C with several workers). [`trace`] records the first. [`script`] and [`terminals`] make one run of a workload,
 //! [`status`] are the readers.
 //!
 //! Times are those of the model, so only their ratios between modes say anything.
@@ -14,6 +14,7 @@ pub mod script;
 pub mod status;
 pub mod terminals;
 pub mod tpcc_readers;
+pub mod trace;
 pub mod workers;
 
 use std::time::Duration;
@@ -23,6 +24,7 @@ use esker_lab_result::Metrics;
 use esker_workload::{rl, tpcc};
 
 use crate::experiment::metric;
+use crate::machine::board::Board;
 use crate::machine::disk::Purpose;
 use crate::machine::{Counts, Machine};
 use crate::{Error, Result};
@@ -54,8 +56,9 @@ pub struct Sizing {
     pub mib_per_die: u32,
     /// Transactions of TPC-C of which pages are counted.
     pub transactions: u64,
-    /// Virtual seconds for which TPC-C runs, a sixth of which does not count. While there always is
-    /// a reader, a write-ahead log grows all the time, and has to fit on the device.
+    /// Virtual seconds for which TPC-C runs on the plain device, a sixth of which does not count.
+    /// While there always is a reader, a write-ahead log grows all the time, and has to fit on the
+    /// device.
     pub seconds: u64,
 }
 
@@ -87,6 +90,14 @@ impl Sizing {
             },
         }
     }
+
+    /// Virtual seconds for which TPC-C runs on a device. The board is slow.
+    const fn seconds_on(&self, board: Board) -> u64 {
+        match board {
+            Board::Plain => self.seconds,
+            Board::Jasmine | Board::JasmineByRecords => 4 * self.seconds,
+        }
+    }
 }
 
 /// Turns an answer of SQLite into an error that says what was tried.
@@ -110,6 +121,11 @@ fn counted(machine: &Machine, before: &Counts, transactions: u64, metrics: &mut 
         metric(metrics, name, each(host(&after, purpose) - host(before, purpose)));
     }
     metric(metrics, "barriers_per_transaction", each(after.host.barriers - before.host.barriers));
+    metric(
+        metrics,
+        "firmware_programs_per_transaction",
+        each(after.host.firmware_programs - before.host.firmware_programs),
+    );
     let flash = after.flash.since(&before.flash);
     for (name, cause) in [
         ("host_programs_per_transaction", Cause::Host),
@@ -128,15 +144,15 @@ fn counted(machine: &Machine, before: &Counts, transactions: u64, metrics: &mut 
 
 /// All runs of a workload must leave the same rows.
 #[derive(Debug, Default)]
-struct SameRows(Option<(&'static str, f64)>);
+struct SameRows(Option<(String, f64)>);
 
 impl SameRows {
-    fn check(&mut self, mode: &'static str, fingerprint: f64) -> Result<()> {
-        let (first, wanted) = *self.0.get_or_insert((mode, fingerprint));
-        if wanted == fingerprint {
+    fn check(&mut self, system: &str, fingerprint: f64) -> Result<()> {
+        let (first, wanted) = self.0.get_or_insert_with(|| (system.to_owned(), fingerprint));
+        if *wanted == fingerprint {
             return Ok(());
         }
-        Err(Error::Invalid(format!("{first} and {mode} do not leave the same rows")))
+        Err(Error::Invalid(format!("{first} and {system} do not leave the same rows")))
     }
 }
 

@@ -10,7 +10,8 @@ use super::terminals::{self, Until};
 use super::{ENTRIES, PAGES, SameRows, Sizing, is_near, script};
 use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on};
-use crate::machine::mode::Mode;
+use crate::machine::board::Board;
+use crate::machine::mode::{Mode, System};
 
 /// The places on the axis.
 const RL: f64 = 0.0;
@@ -82,18 +83,19 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     let filled = terminals::fill(sizing.tpcc)?;
     let (mut of_rl, mut of_tpcc) = (SameRows::default(), SameRows::default());
     for mode in Mode::PAPER.into_iter().chain(Mode::OURS) {
+        let system = System { mode, board: Board::Jasmine };
         let name = mode.name();
         let mut says = |workload: &str, metrics: &esker_lab_result::Metrics| {
             let pages = metrics.get(PAGES).copied().unwrap_or(0.0);
             watch.says(&format!("{name}, {workload}: {pages:.2} pages a transaction"));
         };
-        let (metrics, print) = script::run(mode, sizing, 0)?;
+        let (metrics, print) = script::run(system, sizing, 0)?;
         of_rl.check(name, print.unwrap_or(-1.0))?;
         says("RL", &metrics);
         series.add(name, RL, metrics);
         let until = Until::Transactions(sizing.transactions);
         let filled = filled.as_slice();
-        let plan = terminals::Run { mode, sizing, filled, workers: 1, rate: 0, until };
+        let plan = terminals::Run { system, sizing, filled, workers: 1, rate: 0, until };
         let (metrics, print) = terminals::run(plan)?;
         of_tpcc.check(name, print)?;
         says("TPC-C", &metrics);

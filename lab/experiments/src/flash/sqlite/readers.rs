@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{FAILED, PATIENCE, SECONDS, SameRows, Sizing, script};
 use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on};
-use crate::machine::mode::Mode;
+use crate::machine::mode::{Mode, System};
 
 /// Reads a second.
 const SMALL: [u32; 9] = [0, 1, 4, 7, 10, 14, 17, 20, 25];
@@ -69,15 +69,16 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
     let mut series = Series::default();
     let mut same = SameRows::default();
     for rate in &rates {
-        for mode in Mode::PAPER {
+        for system in System::of_the_paper() {
             go_on(watch)?;
-            let (metrics, print) = script::run(mode, sizing, *rate)?;
+            let name = system.name();
+            let (metrics, print) = script::run(system, sizing, *rate)?;
             if let Some(print) = print {
-                same.check(mode.name(), print)?;
+                same.check(&name, print)?;
             }
             let seconds = metrics.get(SECONDS).copied().unwrap_or(0.0);
-            watch.says(&format!("{}, {rate} reads a second: {seconds:.2} s", mode.name()));
-            series.add(mode.name(), f64::from(*rate), metrics);
+            watch.says(&format!("{name}, {rate} reads a second: {seconds:.2} s"));
+            series.add(&name, f64::from(*rate), metrics);
         }
     }
     let settings = json!({

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::{FAILED, PATIENCE, SECONDS, SEED, Sizing, counted, failed, status};
 use crate::Result;
 use crate::experiment::metric;
-use crate::machine::mode::Mode;
+use crate::machine::mode::System;
 use crate::machine::turns::{self, Work};
 use crate::machine::{Counts, Machine};
 
@@ -37,15 +37,28 @@ enum Answer {
 ///
 /// # Errors
 /// Those of SQLite and of the machine.
-pub fn run(mode: Mode, sizing: Sizing, rate: u32) -> Result<(Metrics, Option<f64>)> {
-    let machine = Machine::new(mode, sizing.mib_per_die, SEED)?;
+pub fn run(system: System, sizing: Sizing, rate: u32) -> Result<(Metrics, Option<f64>)> {
+    run_on(&Machine::new(system, sizing.mib_per_die, SEED)?, sizing, rate, |_| {})
+}
+
+/// The same on an empty machine; `ready` is called when the work begins.
+///
+/// # Errors
+/// Those of SQLite and of the machine.
+pub fn run_on(
+    machine: &Machine,
+    sizing: Sizing,
+    rate: u32,
+    ready: impl FnOnce(&Machine),
+) -> Result<(Metrics, Option<f64>)> {
     machine.alone(|| {
         let connection = machine.open(PATIENCE).map_err(failed("make the database"))?;
         connection.execute_batch(status::STATUS).map_err(failed("make the database"))
     })?;
+    ready(machine);
     let before = machine.counts();
     let is_over = AtomicBool::new(false);
-    let (machine_ref, is_over_ref) = (&machine, &is_over);
+    let (machine_ref, is_over_ref) = (machine, &is_over);
     let writer: Work<'_, Result<Answer>> = Box::new(move || {
         let done = script(machine_ref, sizing);
         is_over_ref.store(true, Ordering::Relaxed);
@@ -57,7 +70,7 @@ pub fn run(mode: Mode, sizing: Sizing, rate: u32) -> Result<(Metrics, Option<f64
     let readers = (0..status::connections(rate)).map(reader);
     let answers = machine.run(std::iter::once(writer).chain(readers).collect())?;
     machine.check()?;
-    Ok(found(&machine, &before, &answers))
+    Ok(found(machine, &before, &answers))
 }
 
 fn found(machine: &Machine, before: &Counts, answers: &[Answer]) -> (Metrics, Option<f64>) {

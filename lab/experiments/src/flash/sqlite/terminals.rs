@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::{NOTPM, PATIENCE, SECONDS, SEED, Sizing, counted, failed, status};
 use crate::experiment::metric;
 use crate::machine::disk::PAGE_BYTES;
-use crate::machine::mode::Mode;
+use crate::machine::mode::System;
 use crate::machine::turns::{self, Work};
 use crate::machine::{Counts, Machine};
 use crate::{Error, Result};
@@ -29,8 +29,8 @@ pub enum Until {
 /// A run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// The mode.
-    pub mode: Mode,
+    /// The mode, and the device.
+    pub system: System,
     /// The sizes.
     pub sizing: Sizing,
     /// The database that it begins with: see [`fill`].
@@ -82,12 +82,23 @@ pub fn fill(sizes: Sizes) -> Result<Vec<u8>> {
 /// Those of SQLite and of the machine; [`Error::Invalid`] where the database is not what the
 /// transactions make of it.
 pub fn run(plan: Run<'_>) -> Result<(Metrics, f64)> {
-    let machine = Machine::new(plan.mode, plan.sizing.mib_per_die, SEED)?;
+    let machine = Machine::new(plan.system, plan.sizing.mib_per_die, SEED)?;
+    let metrics = run_on(&machine, plan, |_| {})?;
+    let fingerprint = machine.alone(|| look(&machine))?;
+    Ok((metrics, fingerprint))
+}
+
+/// The run alone, on an empty machine; `ready` is called when the work begins.
+///
+/// # Errors
+/// Those of SQLite and of the machine.
+pub fn run_on(machine: &Machine, plan: Run<'_>, ready: impl FnOnce(&Machine)) -> Result<Metrics> {
     machine.install(plan.filled)?;
     machine.alone(|| machine.open(PATIENCE).map(drop).map_err(failed("open the database")))?;
+    ready(machine);
     let before = machine.counts();
     let (is_over, working) = (AtomicBool::new(false), AtomicU64::new(plan.workers.into()));
-    let (machine_ref, is_over_ref, working_ref) = (&machine, &is_over, &working);
+    let (machine_ref, is_over_ref, working_ref) = (machine, &is_over, &working);
     let worker = |number| -> Work<'_, Result<Answer>> {
         Box::new(move || {
             let done = work(machine_ref, plan, number);
@@ -105,9 +116,7 @@ pub fn run(plan: Run<'_>) -> Result<(Metrics, f64)> {
     let readers = (0..status::connections(plan.rate)).map(reader);
     let answers = machine.run(workers.chain(readers).collect())?;
     machine.check()?;
-    let metrics = found(&machine, plan, &before, &answers);
-    let fingerprint = machine.alone(|| look(&machine))?;
-    Ok((metrics, fingerprint))
+    Ok(found(machine, plan, &before, &answers))
 }
 
 fn found(machine: &Machine, plan: Run<'_>, before: &Counts, answers: &[Answer]) -> Metrics {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::experiment::Experiment;
 use crate::experiment::tests::{Silent, series};
-use crate::machine::mode::Mode;
+use crate::machine::mode::{Mode, System};
 
 fn tiny(experiment: &Experiment) -> crate::experiment::Series {
     (experiment.run)(Scale::Tiny, &mut Silent).unwrap().0
@@ -13,8 +13,13 @@ fn every_experiment_runs_and_repeats() {
         [pages::EXPERIMENT, readers::EXPERIMENT, tpcc_readers::EXPERIMENT, workers::EXPERIMENT];
     for experiment in all {
         let found = tiny(&experiment);
-        let ours = if experiment.name == "sqlite-pages" { Mode::OURS.len() } else { 0 };
-        assert_eq!(found.points.len(), 2 * (Mode::PAPER.len() + ours), "{}", experiment.name);
+        let is_pages = experiment.name == "sqlite-pages";
+        let systems = if is_pages {
+            Mode::PAPER.len() + Mode::OURS.len()
+        } else {
+            System::of_the_paper().count()
+        };
+        assert_eq!(found.points.len(), 2 * systems, "{}", experiment.name);
         assert_eq!(found, tiny(&experiment), "{}", experiment.name);
     }
 }

@@ -7,7 +7,7 @@ use super::terminals::{self, Until};
 use super::{NOTPM, PATIENCE, Sizing, is_near};
 use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on};
-use crate::machine::mode::Mode;
+use crate::machine::mode::{Mode, System};
 
 /// Reads a second.
 const SMALL: [u32; 6] = [0, 1, 5, 10, 20, 25];
@@ -52,17 +52,18 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
         Scale::Full => (0..=25).collect(),
     };
     let filled = terminals::fill(sizing.tpcc)?;
-    let until = Until::Seconds(sizing.seconds);
     let mut series = Series::default();
     for rate in &rates {
-        for mode in Mode::PAPER {
+        for system in System::of_the_paper() {
+            let name = system.name();
             go_on(watch)?;
+            let until = Until::Seconds(sizing.seconds_on(system.board));
             let filled = filled.as_slice();
-            let plan = terminals::Run { mode, sizing, filled, workers: 1, rate: *rate, until };
+            let plan = terminals::Run { system, sizing, filled, workers: 1, rate: *rate, until };
             let (metrics, _) = terminals::run(plan)?;
             let notpm = metrics.get(NOTPM).copied().unwrap_or(0.0);
-            watch.says(&format!("{}, {rate} reads a second: {notpm:.0} NOTPM", mode.name()));
-            series.add(mode.name(), f64::from(*rate), metrics);
+            watch.says(&format!("{name}, {rate} reads a second: {notpm:.0} NOTPM"));
+            series.add(&name, f64::from(*rate), metrics);
         }
     }
     Ok((series, settings(sizing, filled.len())))

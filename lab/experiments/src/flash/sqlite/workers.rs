@@ -7,7 +7,7 @@ use super::terminals::{self, Until};
 use super::{NOTPM, Sizing, tpcc_readers};
 use crate::Result;
 use crate::experiment::{Experiment, Prediction, Series, Watch, go_on};
-use crate::machine::mode::Mode;
+use crate::machine::mode::{Mode, System};
 
 /// Workers.
 const SMALL: [u32; 6] = [1, 2, 4, 8, 12, 20];
@@ -48,17 +48,18 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
         Scale::Full => (1..=20).collect(),
     };
     let filled = terminals::fill(sizing.tpcc)?;
-    let until = Until::Seconds(sizing.seconds);
     let mut series = Series::default();
     for workers in counts {
-        for mode in Mode::PAPER {
+        for system in System::of_the_paper() {
+            let name = system.name();
             go_on(watch)?;
+            let until = Until::Seconds(sizing.seconds_on(system.board));
             let filled = filled.as_slice();
-            let plan = terminals::Run { mode, sizing, filled, workers, rate: 0, until };
+            let plan = terminals::Run { system, sizing, filled, workers, rate: 0, until };
             let (metrics, _) = terminals::run(plan)?;
             let notpm = metrics.get(NOTPM).copied().unwrap_or(0.0);
-            watch.says(&format!("{}, {workers} workers: {notpm:.0} NOTPM", mode.name()));
-            series.add(mode.name(), f64::from(workers), metrics);
+            watch.says(&format!("{name}, {workers} workers: {notpm:.0} NOTPM"));
+            series.add(&name, f64::from(workers), metrics);
         }
     }
     Ok((series, tpcc_readers::settings(sizing, filled.len())))

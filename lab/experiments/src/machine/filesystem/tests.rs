@@ -1,8 +1,9 @@
 use super::*;
+use crate::machine::board::Board;
 use crate::machine::disk::{Layer, LayerKind};
 
 fn files(kind: LayerKind) -> FileSystem {
-    FileSystem::new(Disk::new(Layer::new(kind, 16).unwrap()))
+    FileSystem::new(Disk::new(Layer::new(kind, Board::Plain, 16).unwrap(), Board::Plain))
 }
 
 fn written(fs: &FileSystem) -> [u64; 3] {
