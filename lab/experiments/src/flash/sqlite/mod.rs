@@ -95,7 +95,7 @@ impl Sizing {
     const fn seconds_on(&self, board: Board) -> u64 {
         match board {
             Board::Plain => self.seconds,
-            Board::Jasmine | Board::JasmineByRecords => 4 * self.seconds,
+            Board::Jasmine | Board::JasmineByRecords => 2 * self.seconds,
         }
     }
 }
