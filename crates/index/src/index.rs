@@ -28,6 +28,7 @@ use crate::kind::registry::{Options, kind_of};
 use crate::merge::Step;
 use crate::merge::flush::Flush;
 use crate::merge::scheme::Scheme;
+use crate::read::heat::Heat;
 use crate::read::operands::Operator;
 use crate::read::past::PastIndexes;
 use crate::read::range_tombstones::RangeTombstones;
@@ -113,6 +114,8 @@ pub struct Index {
     pub(super) history: Kept,
     /// The keyspace's merge operator.
     pub(super) operator: Swap<Operator>,
+    /// What scans pay, where the kind merges by it.
+    pub(super) heat: Heat,
     /// The log's entries for a merge that a crash interrupted, until it resumes.
     pub(super) recovered: Mutex<Option<Memtable>>,
     pub(super) awaits_resume: AtomicBool,
@@ -181,6 +184,7 @@ impl Index {
             payload_share: 0.into(),
             history: Kept::new(options.history),
             operator: Swap::new(Arc::default()),
+            heat: Heat::default(),
             recovered: Mutex::default(),
             awaits_resume: is_merging.into(),
             kept: Mutex::default(),

@@ -47,6 +47,7 @@ use crate::error::{Error, Result};
 pub struct Compaction {
     policy: CompactionPolicy,
     params: CompactionParams,
+    read_worth_bytes: u64,
     preserves: bool,
 }
 
@@ -59,7 +60,7 @@ impl Default for Compaction {
 impl Compaction {
     /// Compaction by `policy`, with the thesis's parameters.
     pub const fn by(policy: CompactionPolicy) -> Self {
-        Self { policy, params: CompactionParams::DEFAULT, preserves: true }
+        Self { policy, params: CompactionParams::DEFAULT, read_worth_bytes: 0, preserves: true }
     }
 
     /// The policy.
@@ -72,6 +73,16 @@ impl Compaction {
     /// store returns [`Error::Invalid`]. Pull uses ω alone.
     pub const fn params(mut self, params: CompactionParams) -> Self {
         self.params = params;
+        self
+    }
+
+    /// Sets the bytes of writes that a scan's read of a block is worth, orthogonal to the policy.
+    /// Where scans read a range of keys so often that merging it would have paid for itself by now,
+    /// that range is merged down to the last level, so that its scans read one source of it instead
+    /// of one for each sorted run (ADAPT of the lazy-adaptive tree; what is paid is at most twice
+    /// what the best schedule pays). 0, the default: scans cause no compaction.
+    pub const fn adaptive(mut self, read_worth_bytes: u64) -> Self {
+        self.read_worth_bytes = read_worth_bytes;
         self
     }
 
@@ -89,7 +100,12 @@ impl Compaction {
     }
 
     pub(crate) const fn for_index(&self) -> lsm::Compaction {
-        lsm::Compaction { policy: self.policy, params: self.params, preserves: self.preserves }
+        lsm::Compaction {
+            policy: self.policy,
+            params: self.params,
+            read_worth_bytes: self.read_worth_bytes,
+            preserves: self.preserves,
+        }
     }
 }
 

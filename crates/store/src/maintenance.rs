@@ -219,6 +219,13 @@ pub(crate) fn begin_due(shared: &Core, slot: &Arc<Slot>) {
     }
 }
 
+/// Has what scans have paid for merged, where threads merge.
+pub(crate) fn after_scan(shared: &Core, slot: &Arc<Slot>) {
+    if shared.background.mode == Mode::Threads {
+        shared.background.ask(BackgroundJob::Merge, slot);
+    }
+}
+
 /// Begins `work`, and has it run if threads do that.
 pub(crate) fn begin(shared: &Core, slot: &Arc<Slot>, work: Work) -> Result<bool> {
     let begun = begin_quietly(shared, slot, work);

@@ -21,6 +21,7 @@ use esker_index::{Index, ScanBatch, ScanRequest};
 
 use crate::error::{Error, Result};
 use crate::large;
+use crate::maintenance;
 use crate::read::Entry;
 use crate::read_point::ReadPoint;
 use crate::shared::Shared;
@@ -290,7 +291,11 @@ impl Range {
             None => tree.scan(&request),
             Some((since, every)) => tree.changed_keys(&request, since, every),
         };
-        Ok(self.slot.read(read)??)
+        let batch = self.slot.read(read)??;
+        if self.slot.tree()?.is_due_for_scans() {
+            maintenance::after_scan(&self.shared, &self.slot);
+        }
+        Ok(batch)
     }
 
     fn remaining(&mut self, bound: Bound<Vec<u8>>, reverse: bool) -> Option<Interval> {

@@ -19,6 +19,7 @@ use esker_substrate::sync::{Loaded, MutexGuard, RwLockWriteGuard};
 use crate::history::History;
 use crate::merge::freeze::Frozen;
 use crate::merge::scheme::Scheme;
+use crate::read::heat::Heat;
 use crate::read::operands::Operator;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::read::source::Part;
@@ -116,6 +117,11 @@ impl<'a> KindContext<'a> {
     /// Estimates κ0 anew, from the memtable that is about to be written out.
     pub fn note_payload_share(self) {
         self.index.note_payload_share();
+    }
+
+    /// What scans pay.
+    pub const fn heat(self) -> &'a Heat {
+        &self.index.heat
     }
 
     /// The view that readers have now. Never waits.

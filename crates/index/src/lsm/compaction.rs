@@ -23,6 +23,9 @@ pub struct Compaction {
     pub policy: Policy,
     /// The thesis's parameters.
     pub params: Params,
+    /// The bytes of writes that a read of a block is worth: scans that would have paid for a merge
+    /// of the keys that they read make it due. 0: they do not.
+    pub read_worth_bytes: u64,
     /// Whether a block stays as it is if no other source has keys within its keys; if not, merges
     /// are plain.
     pub preserves: bool,
@@ -30,8 +33,12 @@ pub struct Compaction {
 
 impl Compaction {
     /// Pull.
-    pub const DEFAULT: Self =
-        Self { policy: Policy::Pull, params: Params::DEFAULT, preserves: true };
+    pub const DEFAULT: Self = Self {
+        policy: Policy::Pull,
+        params: Params::DEFAULT,
+        read_worth_bytes: 0,
+        preserves: true,
+    };
 }
 
 impl Default for Compaction {

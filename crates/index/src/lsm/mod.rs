@@ -68,7 +68,7 @@ use crate::upkeep::forecast::ForecastMerge;
 use crate::{Commit, Work};
 use choose::by_policy::{self, Part as PolicyPart};
 use choose::pull::{self, Arrivals, Pass, RUNS_AHEAD};
-use choose::slice::Slice;
+use choose::slice::{Cause, Slice};
 pub(super) use compaction::Lsm;
 pub use compaction::{Compaction, MergeReport};
 use kind::LsmIndex;
@@ -93,8 +93,9 @@ pub struct Job {
     flushed: Seq,
     /// The oldest snapshot when it began: the tombstones that stay are kept for it.
     oldest_snapshot: Option<Seq>,
-    /// Whether its last slice has packed a level.
+    /// Whether its last slice has packed a level, or was merged for scans.
     has_packed: bool,
+    has_served_scans: bool,
     /// The number of slices it has merged.
     done: u32,
 }
@@ -148,6 +149,7 @@ impl LsmIndex<'_> {
             flushed,
             oldest_snapshot,
             has_packed: false,
+            has_served_scans: false,
             done: 0,
         });
         self.set_merging(true);
@@ -169,6 +171,7 @@ impl LsmIndex<'_> {
         };
         job.done += 1;
         job.has_packed = next.packs();
+        job.has_served_scans = next.cause == Cause::Scanned;
         let merged = self.merge_slice(&state, &next, commit);
         if matches!(merged, Ok(Merged::Refused)) {
             if next.packs() {
@@ -220,6 +223,13 @@ impl LsmIndex<'_> {
         {
             return Ok(Some(slice));
         }
+        if job.part.is_none()
+            && !job.has_served_scans
+            && !self.is_behind(&state.durable, RUNS_AHEAD)
+            && let Some(slice) = self.slice_for_scans(state)?
+        {
+            return Ok(Some(slice));
+        }
         let next = self.slice_of_overflow(state, job)?;
         Ok(next.or_else(|| self.slice_to_pack(state)))
     }
@@ -237,6 +247,9 @@ impl LsmIndex<'_> {
 
     /// Whether something is to be merged.
     pub(super) fn is_slice_due(&self, durable: &Arc<IndexMeta>) -> bool {
+        if self.are_scans_due(durable) {
+            return true;
+        }
         let arrivals = self.arrivals();
         let wastes = || {
             let omega = self.lsm.compaction.params.omega_millionths();

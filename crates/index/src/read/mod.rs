@@ -1,6 +1,7 @@
 //! The read operations. None of them waits: each loads a view.
 
 pub(crate) mod changed;
+pub(crate) mod heat;
 pub(crate) mod moving;
 pub mod operands;
 pub(crate) mod past;
@@ -148,6 +149,6 @@ impl Index {
     /// When a block within the bounds cannot be read, unless the request skips damage.
     pub fn scan(&self, request: &ScanRequest<'_>) -> Result<ScanBatch> {
         let _shared = self.share();
-        self.views.load().scan(&self.reader, request, &self.operator.load())
+        self.views.load().scan(&self.reader, request, &self.operator.load(), &self.heat)
     }
 }

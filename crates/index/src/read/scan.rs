@@ -17,6 +17,7 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Race};
 use esker_substrate::snapshots::At;
 
+use crate::read::heat::Heat;
 use crate::read::operands::{Operator, Stack};
 use crate::read::range_tombstones::RangeTombstones;
 use crate::run::cursor::Target;
@@ -139,30 +140,20 @@ pub(crate) struct Changed<'r> {
 /// A batch in the making.
 struct Scan<'r, 's> {
     request: &'r ScanRequest<'r>,
+    /// In order from the newest run to the oldest.
     sources: Vec<Source<'s>>,
     /// The range tombstones.
     removed: &'r RangeTombstones,
     operator: &'r Operator,
     changed: Option<Changed<'r>>,
+    /// Where what it pays for runs is noted.
+    heat: Option<&'r Heat>,
     batch: ScanBatch,
     bytes: usize,
     versions: usize,
     /// Backwards, the versions of the current key in one source from the last visible one on,
     /// oldest first.
     turned: Vec<DataBuf>,
-}
-
-/// Reads one batch from `sources`, which are in order from the newest run to the oldest.
-///
-/// # Errors
-/// The first unreadable block, unless damage is to be skipped.
-pub fn scan(
-    request: &ScanRequest<'_>,
-    sources: Vec<Source<'_>>,
-    removed: &RangeTombstones,
-    operator: &Operator,
-) -> Result<ScanBatch> {
-    Scan::new(request, sources, removed, operator).run()
 }
 
 fn start(source: &mut Source<'_>, request: &ScanRequest<'_>) -> CursorResult<()> {
@@ -213,17 +204,31 @@ impl<'r, 's> Scan<'r, 's> {
         operator: &'r Operator,
     ) -> Self {
         let (batch, turned) = (ScanBatch::default(), Vec::new());
-        let (changed, bytes, versions) = (None, 0, 0);
-        Self { request, sources, removed, operator, changed, batch, bytes, versions, turned }
+        Self {
+            request,
+            sources,
+            removed,
+            operator,
+            changed: None,
+            heat: None,
+            batch,
+            bytes: 0,
+            versions: 0,
+            turned,
+        }
     }
 
     /// Reads the batch.
+    ///
+    /// # Errors
+    /// The first unreadable block, unless damage is to be skipped.
     fn run(mut self) -> Result<ScanBatch> {
         let request = self.request;
         self.announce();
         for index in 0..self.sources.len() {
             self.attempt(index, |source| start(source, request))?;
         }
+        self.note_heat();
         let mut last: Option<Vec<u8>> = None;
         while let Some(index) = self.next_source() {
             let Some(source) = self.sources.get(index) else { break };
@@ -265,6 +270,23 @@ impl<'r, 's> Scan<'r, 's> {
             last = Some(here);
         }
         Ok(self.batch)
+    }
+
+    /// Notes what the batch pays for runs whose keys it may meet. A scan backwards is not noted: a
+    /// source that stands before its range does not tell whether it has keys there.
+    fn note_heat(&self) {
+        let Some(heat) = self.heat.filter(|_| !self.request.reverse) else { return };
+        let first = match self.request.lower {
+            Bound::Unbounded => &[],
+            Bound::Included(key) | Bound::Excluded(key) => key,
+        };
+        heat.note(first, |end| {
+            let meets = |source: &&Source<'_>| {
+                let key = source.cursor().and_then(|_| source.key());
+                key.is_some_and(|key| end.is_none_or(|end| key < end))
+            };
+            self.sources.iter().filter(meets).count() as u64
+        });
     }
 
     /// What the batch has of `key`: its value, if it has one, or that it was changed.

@@ -25,6 +25,7 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::sync::{Loaded, Mutex, Swap};
 
 use crate::job::BackgroundJob;
+use crate::read::heat::Heat;
 use crate::read::moving::Moving;
 use crate::read::operands::{Operator, Stack};
 use crate::read::past::PastIndexes;
@@ -234,12 +235,13 @@ impl View {
         reader: &BlockReader,
         request: &ScanRequest<'_>,
         operator: &Operator,
+        heat: &Heat,
     ) -> Result<ScanBatch> {
         let at = request.at.seq;
         if let Some(past) = self.past.at(reader, at)? {
             let mut sources = Sources::without_memtable(reader);
             past.parts.iter().for_each(|part| part.scan(&mut sources));
-            return sources.scan(request, &past.removed, operator);
+            return sources.scan(request, &past.removed, operator, None);
         }
         let merge = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
         let merge = merge.filter(|merge| merge.shows_result(at));
@@ -249,7 +251,8 @@ impl View {
         let active = self.memtable.leaves_arc();
         let mut sources = Sources::new(reader, &active, passed, floor);
         self.parts.iter().for_each(|part| part.scan(&mut sources));
-        let mut batch = sources.scan(&request, &self.removed, operator)?;
+        let heat = Some(heat).filter(|heat| heat.is_on());
+        let mut batch = sources.scan(&request, &self.removed, operator, heat)?;
         if batch.resume.is_none() {
             batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));
         }

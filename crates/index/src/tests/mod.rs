@@ -10,6 +10,7 @@ mod preserve;
 mod removals;
 mod reverse;
 mod room;
+mod scanned;
 mod shapes;
 mod slices;
 

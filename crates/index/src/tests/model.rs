@@ -228,9 +228,11 @@ proptest! {
         preserves: bool,
         gamma in 2.0..4.0f64,
         delta in 0.01..0.5f64,
+        read_worth_bytes in prop_oneof![Just(0), Just(4096), Just(u64::MAX)],
     ) {
         let params = Params { gamma, delta, ..Params::DEFAULT };
-        let merging = Compaction { policy: Policy::ALL[policy], params, preserves };
+        let policy = Policy::ALL[policy];
+        let merging = Compaction { policy, params, read_worth_bytes, preserves };
         let mut subject = Subject::lsm(Options { compaction: merging, ..options(2 * 1024) }, 1024);
         history_of(&mut subject, &ops, pace);
     }

@@ -19,7 +19,7 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 fn by(policy: Policy, params: Params, preserves: bool, memtable_bytes: u64) -> Subject {
-    let merging = Compaction { policy, params, preserves };
+    let merging = Compaction { policy, params, preserves, ..Compaction::DEFAULT };
     Subject::lsm(Options { compaction: merging, ..options(memtable_bytes) }, 1 << 24)
 }
 

@@ -86,7 +86,7 @@ fn merged_into_emptier_blocks(may_use_reserve: bool) -> (u64, u64) {
     let meta = crate::empty(IndexKind::Lsm);
     // With this growth factor there is one level.
     let params = Params { gamma: 200.0, ..Params::DEFAULT };
-    let compaction = Compaction { policy: Policy::RoundRobin, params, preserves: true };
+    let compaction = Compaction { policy: Policy::RoundRobin, params, ..Compaction::DEFAULT };
     let options = Options { compaction, ..options(128 << 10) };
     let mut subject = Subject::on(device, meta, options, 16 << 20);
     let (late, early): (Vec<_>, Vec<_>) = (0..ENTRIES).partition(|number| number % 3 == 0);

@@ -44,6 +44,11 @@ impl Index {
         self.kind.due(self.context(), &durable)
     }
 
+    /// Whether scans have paid for a merge that nothing else makes due. Every batch of a scan asks.
+    pub fn is_due_for_scans(&self) -> bool {
+        self.heat.is_due()
+    }
+
     /// The work that writes the memtable out best now; `None` when it has to wait.
     pub fn flush_work(&self) -> Option<Work> {
         if self.is_flushing() {

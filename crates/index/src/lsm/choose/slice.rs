@@ -33,6 +33,8 @@ pub(in crate::lsm) enum Cause {
     Overflow(Overflow),
     /// Everything is merged.
     Everything,
+    /// Scans have paid for it.
+    Scanned,
     /// Too much of a level is empty: this many units of it are packed.
     Waste { level: usize, units: u64 },
 }

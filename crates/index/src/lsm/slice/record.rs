@@ -162,7 +162,7 @@ fn note_in(
             let level = slice.depth.checked_sub(1).and_then(|above| lsm.levels.get_mut(above));
             level.map(|level| &mut level.cursor)
         }
-        Cause::Everything | Cause::Waste { .. } => None,
+        Cause::Everything | Cause::Scanned | Cause::Waste { .. } => None,
     };
     if let Some(cursor) = cursor {
         *cursor = slice.done.end.clone().unwrap_or_default();

@@ -8,7 +8,8 @@ use esker_format::key;
 use esker_substrate::error::Result;
 use esker_substrate::memtable::{Leaves, Place};
 
-use super::{Changed, Scan, ScanBatch, ScanRequest, scan};
+use super::{Changed, Scan, ScanBatch, ScanRequest};
+use crate::read::heat::Heat;
 use crate::read::operands::Operator;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::run::consumed::Consumed;
@@ -183,23 +184,25 @@ impl<'a> Sources<'a> {
         Self { reader, passed: false, floor: None, since: Seq(0), all: Vec::new() }
     }
 
-    /// One batch.
+    /// One batch. What it pays for runs is noted in `heat`.
     ///
     /// # Errors
-    /// Those of [`scan`].
+    /// The first unreadable block, unless damage is to be skipped.
     pub fn scan(
         self,
         request: &ScanRequest<'_>,
         removed: &RangeTombstones,
         operator: &Operator,
+        heat: Option<&Heat>,
     ) -> Result<ScanBatch> {
-        scan(request, self.all, removed, operator)
+        let scan = Scan::new(request, self.all, removed, operator);
+        Scan { heat, ..scan }.run()
     }
 
     /// One batch of changed keys, each with an empty value.
     ///
     /// # Errors
-    /// Those of [`scan`].
+    /// The first unreadable block, unless damage is to be skipped.
     pub fn scan_changed(
         self,
         request: &ScanRequest<'_>,
