@@ -302,6 +302,12 @@ impl BlockStore {
         }
     }
 
+    /// Whether a block is in the cache.
+    #[must_use]
+    pub fn has(&self, ptr: &BlockPtr) -> bool {
+        self.cache.contains(ptr)
+    }
+
     /// Has the device begin to read the blocks that are not in the cache, if it can: several that
     /// are wanted soon come sooner together than one by one. Neighbours are to be neighbours in
     /// `ptrs` too.

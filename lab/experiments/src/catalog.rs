@@ -4,13 +4,13 @@ use crate::experiment::Experiment;
 use crate::fdtree::{ablation, index_size, level_skipping, lookup_ratio, stall};
 use crate::flash::index_on_ssd;
 use crate::flash::sqlite::{pages, readers, tpcc_readers, workers};
-use crate::lsm::{index, keys, levels, load, loosened, payload, sizes, spread};
+use crate::lsm::{adaptive, index, keys, levels, load, loosened, payload, sizes, spread};
 use crate::multiversion::{head_leaves, inserts, mixed, published};
 use crate::patch::written;
 use crate::permute::{asymmetry, passes};
 
 /// Every experiment.
-pub const EXPERIMENTS: [Experiment; 25] = [
+pub const EXPERIMENTS: [Experiment; 26] = [
     stall::EXPERIMENT,
     lookup_ratio::EXPERIMENT,
     ablation::EXPERIMENT,
@@ -26,6 +26,7 @@ pub const EXPERIMENTS: [Experiment; 25] = [
     spread::EXPERIMENT,
     loosened::EXPERIMENT,
     index::EXPERIMENT,
+    adaptive::EXPERIMENT,
     inserts::EXPERIMENT,
     mixed::EXPERIMENT,
     head_leaves::EXPERIMENT,

@@ -236,6 +236,10 @@ impl<'r, 's> Scan<'r, 's> {
             if beyond_end(key, self.request) {
                 break;
             }
+            if source.is_bound {
+                self.attempt(index, |source| source.enter())?;
+                continue;
+            }
             // Content in the wrong order must not send a scan round in circles.
             let turned_back = last
                 .as_ref()
@@ -272,7 +276,8 @@ impl<'r, 's> Scan<'r, 's> {
         Ok(self.batch)
     }
 
-    /// Notes what the batch pays for runs whose keys it may meet. A scan backwards is not noted: a
+    /// Notes what the batch pays for runs whose keys it may meet: one block each, where it is not in
+    /// the cache. A scan backwards is not noted: a
     /// source that stands before its range does not tell whether it has keys there.
     fn note_heat(&self) {
         let Some(heat) = self.heat.filter(|_| !self.request.reverse) else { return };
@@ -282,7 +287,7 @@ impl<'r, 's> Scan<'r, 's> {
         };
         heat.note(first, |end| {
             let meets = |source: &&Source<'_>| {
-                let key = source.cursor().and_then(|_| source.key());
+                let key = source.key().filter(|_| source.is_missed);
                 key.is_some_and(|key| end.is_none_or(|end| key < end))
             };
             self.sources.iter().filter(meets).count() as u64
@@ -299,16 +304,21 @@ impl<'r, 's> Scan<'r, 's> {
     }
 
     /// Has the blocks that the batch begins with read at once, rather than one behind the other.
-    fn announce(&self) {
-        let cursors = || self.sources.iter().filter_map(Source::cursor);
-        let total_entries = cursors().map(DataCursor::data_entries).sum();
+    fn announce(&mut self) {
+        let cursors = self.sources.iter().filter_map(Source::cursor);
+        let total_entries = cursors.map(DataCursor::data_entries).sum();
         let (entries, forward) = (self.request.entries_max, !self.request.reverse);
-        let mut ptrs = Vec::new();
-        for cursor in cursors() {
-            cursor.expect(self.request.target(), forward, entries, total_entries, &mut ptrs);
+        let (target, mut ptrs, mut reader) = (self.request.target(), Vec::new(), None);
+        for source in &mut self.sources {
+            let Some(cursor) = source.cursor() else { continue };
+            let first = ptrs.len();
+            cursor.expect(target, forward, entries, total_entries, &mut ptrs);
+            let is_missed = ptrs.get(first).is_some_and(|ptr| !cursor.reader().has(ptr));
+            reader = Some(cursor.reader());
+            source.is_missed = is_missed;
         }
-        if let Some(cursor) = cursors().next().filter(|_| ptrs.len() > 1) {
-            cursor.reader().announce(&ptrs);
+        if let Some(reader) = reader.filter(|_| ptrs.len() > 1) {
+            reader.announce(&ptrs);
         }
     }
 

@@ -70,7 +70,7 @@ impl<'a> DataCursor<'a> {
     }
 
     /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read; the
-    /// walk begins at `target`. Without express fences the block that leads there is read.
+    /// walk begins at `target`. None of a level that has lost those keys. Without express fences the block that leads there is read.
     /// Unreadable blocks are found again, and reported, by the walk itself.
     pub(crate) fn expect(
         &self,
@@ -80,6 +80,9 @@ impl<'a> DataCursor<'a> {
         total_entries: u64,
         ptrs: &mut Vec<BlockPtr>,
     ) {
+        if forward && matches!(target, Target::At(key, _) if self.lost_at(key).is_some()) {
+            return;
+        }
         if self.tree.fences(self.level).is_none() && self.level > 0 {
             self.tree.note_detour(self.level, self.reader);
         }
@@ -103,11 +106,14 @@ impl<'a> DataCursor<'a> {
         self.reader
     }
 
+    /// The keys around `key` that the level has lost.
+    pub(crate) fn lost_at(&self, key: &[u8]) -> Option<KeyRange<'a>> {
+        self.gone?.at(key)
+    }
+
     /// Moves to the first data entry at or behind (`key`, `seq`).
     pub(crate) fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
-        if let Some(gone) = self.gone
-            && let Some(range) = gone.at(key)
-        {
+        if let Some(range) = self.lost_at(key) {
             self.at = None;
             return range.end.map_or(Ok(()), |end| self.enter_at(end, Seq::MAX));
         }

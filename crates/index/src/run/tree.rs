@@ -52,6 +52,11 @@ impl BlockReader {
         self.blocks.read(self.keyspace, ptr, Purpose::User)
     }
 
+    /// Whether a block is in the cache.
+    pub(crate) fn has(&self, ptr: &BlockPtr) -> bool {
+        self.blocks.has(ptr)
+    }
+
     /// Has the device begin to read blocks that are wanted soon.
     pub(crate) fn announce(&self, ptrs: &[BlockPtr]) {
         self.blocks.announce(ptrs, Purpose::User);

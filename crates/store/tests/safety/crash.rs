@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use esker::{Compaction, CompactionParams, CompactionPolicy, IndexKind, Scheme};
 use esker_testkit::counts::{Counts, assert_passes, budget};
+use esker_testkit::history::Op;
 use esker_testkit::violation::Verdict;
 use esker_testkit::{concurrent, crash, scenario};
 
@@ -118,6 +119,24 @@ fn merge_policies() -> Verdict<Counts> {
     }
     counts.add("distinct", distinct.len() as u64);
     assert!(counts.get("blocks packed") > 0, "power was cut while levels were packed");
+    Ok(counts)
+}
+
+#[test]
+fn merges_for_scans_survive_power_cuts() {
+    assert_passes(merges_for_scans());
+}
+
+/// Everything is scanned again and again, so that ranges are merged for scans between others.
+fn merges_for_scans() -> Verdict<Counts> {
+    let mut counts = Counts::new("crash", "merges for scans");
+    let mut distinct = HashSet::new();
+    let mut scenario = scenario::slices(0);
+    scenario.config.compaction = Compaction::default().adaptive(u64::MAX);
+    let parts = scenario.ops.chunks(30).map(<[Op]>::to_vec);
+    scenario.ops = parts.flat_map(|part| part.into_iter().chain([Op::Compare])).collect();
+    crash::run_once(&scenario, 400 * budget(), &mut distinct, &mut counts)?;
+    counts.add("distinct", distinct.len() as u64);
     Ok(counts)
 }
 

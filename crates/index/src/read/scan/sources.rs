@@ -21,6 +21,11 @@ pub struct Source<'a> {
     run: Run<'a>,
     /// Whether the run has a current key.
     pub(super) has_key: bool,
+    /// Whether the current key is only a bound: the run has none before it, and has not been
+    /// entered there.
+    pub(super) is_bound: bool,
+    /// Whether the block that the scan begins with has to be read from the device.
+    pub(super) is_missed: bool,
     /// The current key.
     pub(super) key: Vec<u8>,
     /// The key's first bytes as a number: most comparisons need no more.
@@ -55,7 +60,8 @@ impl<'a> Source<'a> {
     }
 
     const fn standing_nowhere(run: Run<'a>) -> Self {
-        Self { run, has_key: false, key: Vec::new(), head: 0 }
+        let (has_key, is_bound, is_missed) = (false, false, false);
+        Self { run, has_key, is_bound, is_missed, key: Vec::new(), head: 0 }
     }
 
     /// The run's current key, if it has one.
@@ -67,12 +73,13 @@ impl<'a> Source<'a> {
         self.has_key && self.head == head && self.key == key
     }
 
-    /// Keys in scan order: runs without a current key are last.
+    /// Keys in scan order, bounds before keys: runs without a current key are last.
     pub(super) fn compare(&self, other: &Self, reverse: bool) -> Ordering {
         match (self.has_key, other.has_key) {
             (true, true) => {
                 let order = self.head.cmp(&other.head).then_with(|| self.key.cmp(&other.key));
-                if reverse { order.reverse() } else { order }
+                let order = if reverse { order.reverse() } else { order };
+                order.then(other.is_bound.cmp(&self.is_bound))
             }
             (here, there) => there.cmp(&here),
         }
@@ -94,9 +101,30 @@ impl<'a> Source<'a> {
                     _ => leaves.lower_bound(key, seq),
                 };
             }
-            Run::Level(cursor) => cursor.seek(key, seq)?,
+            Run::Level(cursor) => {
+                if let Some(gone) = cursor.lost_at(key) {
+                    self.stand_at(gone.end);
+                    return Ok(());
+                }
+                cursor.seek(key, seq)?;
+            }
         }
         self.note_key()
+    }
+
+    /// The run has no key before `bound`. It is not entered there before a scan comes to it.
+    fn stand_at(&mut self, bound: Option<&[u8]>) {
+        self.key.clear();
+        self.key.extend_from_slice(bound.unwrap_or_default());
+        self.head = key::long_head(&self.key);
+        (self.has_key, self.is_bound) = (bound.is_some(), bound.is_some());
+    }
+
+    /// Enters the run at its bound.
+    pub(super) fn enter(&mut self) -> CursorResult<()> {
+        let bound = self.key.clone();
+        self.is_bound = false;
+        self.seek(&bound, Seq::MAX)
     }
 
     pub(super) fn seek_back(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
@@ -124,7 +152,7 @@ impl<'a> Source<'a> {
     }
 
     fn note_key(&mut self) -> CursorResult<()> {
-        self.has_key = false;
+        (self.has_key, self.is_bound) = (false, false);
         let parts: Option<[&[u8]; 2]> = match &self.run {
             Run::Memory { at, passed, .. } => {
                 let is_left = |key: &[u8]| passed.is_none_or(|passed| passed < key);

@@ -3,8 +3,8 @@
 //!
 //! [`pages`] is its figure 9 (pages written for each transaction), [`readers`] figure 6 (the RL
 //! script with readers), [`tpcc_readers`] figure 7 (TPC-C with readers), [`workers`] figure 8
-//! (TPC-C with several workers). [`trace`] records the first. [`script`] and [`terminals`] make one run of a workload,
-//! [`status`] are the readers.
+//! (TPC-C with several workers). [`trace`] records block traces. [`script`] and [`terminals`] make
+//! one run of a workload, [`status`] are the readers.
 //!
 //! Times are those of the model, so only their ratios between modes say anything.
 
