@@ -144,6 +144,12 @@ pub const ARROWS: &[Arrow] = &[
         tests_may_use: &[],
     },
     Arrow {
+        package: "esker-flashtrees",
+        folder: "lab/flashtrees",
+        may_use: &["esker-flash", "esker-workload"],
+        tests_may_use: &[],
+    },
+    Arrow {
         package: "esker-experiments",
         folder: "lab/experiments",
         // The index for its merge policies, of which the lab has a model; the page store and its

@@ -1,0 +1,37 @@
+//! Ordered maps of `u64` to `u64` on NAND flash, each in a small memory that is counted: what the
+//! LA-tree is compared with.
+//!
+//! Reading order: [`mod@error`]; [`tree`] (the trait [`FlashTree`]); [`page`] and [`cache`] (nodes
+//! as pages, in memory); [`space`] (pages that can be overwritten: the log, its garbage collection
+//! and wear levelling are the page-mapped layer of `esker-flash`); [`bplus`] (the B+tree that most
+//! trees share, over a [`Backing`]); [`units`] and
+//! [`lists`] (changes of nodes in pages, and where they are); then one file for each of them:
+//!
+//! | module | how nodes are stored |
+//! |---|---|
+//! | [`btree`] | a page each, written out of place when a changed one leaves the cache |
+//! | [`bftl`] | as units of change, packed in sectors with those of other nodes |
+//! | [`flashdb`] | as a page, or as a page and a log of changes, each node for itself |
+//!
+//! **What is the same for all.** Keys and values have 8 bytes. Every byte is written to simulated
+//! flash and read from it. A tree has a budget of memory: what its tables and buffers leave of it
+//! caches nodes. An operation on flash begins when the one before it has ended, so the device time
+//! of a run is what the chip's clock says at its end.
+//!
+//! Not here: recovery after a power cut, several threads, variable lengths.
+
+pub mod bftl;
+pub mod bplus;
+pub mod btree;
+pub mod cache;
+pub mod error;
+pub mod flashdb;
+pub mod lists;
+pub mod page;
+pub mod space;
+pub mod tree;
+pub mod units;
+
+pub use bplus::{Backing, Tree};
+pub use error::{Error, Result};
+pub use tree::{FlashTree, Memory, Order};

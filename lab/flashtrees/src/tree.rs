@@ -1,0 +1,93 @@
+//! What all trees are: an ordered map of `u64` to `u64` on a chip, in a memory that is counted.
+
+use esker_flash::Nand;
+
+use crate::error::Result;
+
+/// The direction of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// From the least key.
+    Ascending,
+    /// From the greatest key.
+    Descending,
+}
+
+/// Memory of a tree in bytes, as a firmware would hold it: tables at the width of their entries,
+/// pages at their size and 16 bytes for the links of each. What the simulator below takes, and
+/// what Rust's collections take beyond it, is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// What the tree was given.
+    pub budget: usize,
+    /// Tables, buffers of updates, and scratch pages.
+    pub tables: usize,
+    /// Cached pages.
+    pub cache: usize,
+}
+
+impl Memory {
+    /// All of it.
+    #[must_use]
+    pub const fn used(&self) -> usize {
+        self.tables + self.cache
+    }
+}
+
+/// An ordered map on flash. Every operation reads and programs the chip below, whose clock and
+/// counters say what it costs. Single-threaded; not recovered after a power cut.
+///
+/// After [`Error::Full`](crate::Error::Full) the tree is as it was before the operation. After any
+/// other error it must not be used any more.
+pub trait FlashTree {
+    /// The name of the tree in reports.
+    fn name(&self) -> &'static str;
+
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    /// A full chip, too little memory, those of the flash.
+    fn put(&mut self, key: u64, value: u64) -> Result<()>;
+
+    /// Removes a key, if it is there.
+    ///
+    /// # Errors
+    /// Those of [`FlashTree::put`].
+    fn remove(&mut self, key: u64) -> Result<()>;
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// Those of the flash, damaged pages.
+    fn get(&mut self, key: u64) -> Result<Option<u64>>;
+
+    /// Hands the entries with keys of `from..=to` to `visit`, in order, until it answers false.
+    ///
+    /// # Errors
+    /// Those of [`FlashTree::get`].
+    fn range(
+        &mut self,
+        from: u64,
+        to: u64,
+        order: Order,
+        visit: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<()>;
+
+    /// Writes what is only in memory.
+    ///
+    /// # Errors
+    /// Those of [`FlashTree::put`].
+    fn flush(&mut self) -> Result<()>;
+
+    /// Checks all invariants, and answers the number of entries. Reads everything.
+    ///
+    /// # Errors
+    /// [`Error::Invariant`](crate::Error::Invariant), damaged pages, those of the flash.
+    fn check(&mut self) -> Result<u64>;
+
+    /// What it holds in memory now.
+    fn memory(&self) -> Memory;
+
+    /// The chip, for its counters, wear and clock.
+    fn nand(&self) -> &dyn Nand;
+}

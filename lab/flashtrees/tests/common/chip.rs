@@ -1,0 +1,54 @@
+//! Small chips.
+
+use esker_flash::ftl::{Options, PageMapped};
+use esker_flash::nand::{Bytes, Sizes, preset};
+use esker_flash::{Geometry, Nand, NandSim};
+use esker_flashtrees::FlashTree;
+use esker_flashtrees::flashdb::Costs;
+use esker_flashtrees::space::{Pages, TableIn};
+
+pub type Chip = NandSim<Bytes>;
+
+/// The timing of the preset `slc512`, one die, and sizes that follow from a number.
+pub fn nand(seed: u64) -> Chip {
+    let (blocks_per_plane, pages_per_block, page_size) =
+        [(48, 16, 512), (64, 32, 512), (48, 8, 2048)][seed as usize % 3];
+    let sizes = Sizes {
+        channels: 1,
+        dies_per_channel: 1,
+        planes_per_die: 1,
+        blocks_per_plane,
+        pages_per_block,
+        page_size,
+    };
+    NandSim::with_clock(Geometry::new(sizes).unwrap(), preset("slc512").unwrap().timing)
+}
+
+/// Memory for a tree on the chip of this number: fewer nodes than a history makes.
+pub fn memory(seed: u64) -> usize {
+    [12, 12, 24][seed as usize % 3] << 10
+}
+
+pub fn pages(seed: u64) -> Pages<PageMapped<Chip>> {
+    pages_in(seed, TableIn::Host)
+}
+
+pub fn device_pages(seed: u64) -> Pages<PageMapped<Chip>> {
+    pages_in(seed, TableIn::Device)
+}
+
+fn pages_in(seed: u64, table: TableIn) -> Pages<PageMapped<Chip>> {
+    let options = Options { spare_permille: 250, ..Options::default() };
+    Pages::new(PageMapped::format(nand(seed), &options).unwrap(), table)
+}
+
+pub fn costs(seed: u64) -> Costs {
+    let nand = nand(seed);
+    let geometry = nand.geometry();
+    let timing = preset("slc512").unwrap().timing;
+    Costs::new(&timing, geometry.page_size() as usize, geometry.pages_per_block())
+}
+
+pub fn boxed<T: FlashTree + 'static>(tree: T) -> Box<dyn FlashTree> {
+    Box::new(tree)
+}

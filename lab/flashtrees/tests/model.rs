@@ -1,0 +1,54 @@
+//! Every tree against a map, on small chips whose garbage is collected.
+
+mod common;
+
+use common::{chip, fills, histories};
+use esker_flashtrees::bftl::{Bftl, Settings};
+use esker_flashtrees::btree::PageNodes;
+use esker_flashtrees::flashdb::FlashDb;
+use esker_flashtrees::page::LEAF_BYTES;
+use esker_flashtrees::{FlashTree, Result, Tree};
+
+fn btree(seed: u64) -> Result<Box<dyn FlashTree>> {
+    let nodes = PageNodes::new(chip::pages(seed), LEAF_BYTES);
+    Tree::new(nodes, chip::memory(seed)).map(chip::boxed)
+}
+
+fn bftl(seed: u64) -> Result<Box<dyn FlashTree>> {
+    Tree::new(Bftl::new(chip::device_pages(seed), Settings::published()), chip::memory(seed))
+        .map(chip::boxed)
+}
+
+fn bftl_of_budget(seed: u64) -> Result<Box<dyn FlashTree>> {
+    let memory = chip::memory(seed);
+    let settings = Settings::of_budget(memory / 4);
+    Tree::new(Bftl::new(chip::device_pages(seed), settings), memory).map(chip::boxed)
+}
+
+fn flashdb(seed: u64) -> Result<Box<dyn FlashTree>> {
+    let nodes = FlashDb::new(chip::pages(seed), chip::costs(seed));
+    Tree::new(nodes, chip::memory(seed)).map(chip::boxed)
+}
+
+#[test]
+fn a_btree_is_a_map() {
+    histories(btree);
+}
+
+#[test]
+fn bftl_is_a_map() {
+    histories(bftl);
+    histories(bftl_of_budget);
+}
+
+#[test]
+fn flashdb_is_a_map() {
+    histories(flashdb);
+}
+
+#[test]
+fn a_full_chip_is_a_clear_error_and_removals_make_room() {
+    for make in [btree, bftl, bftl_of_budget, flashdb] {
+        fills(make(0).unwrap().as_mut());
+    }
+}
