@@ -8,7 +8,7 @@
 //! list names is free.
 //!
 //! By the letter ([`Settings::published`]) the buffer has 60 units, lists at most 4 sectors, and no
-//! node is cached but those on the way of an operation. [`Settings::of_budget`] gives a quarter of
+//! node is cached but those on the way of an operation. [`Settings::of_budget`] gives an eighth of
 //! the memory to the buffer, and caches nodes in what the table leaves. BFTL is a layer over an
 //! ordinary translation layer, in the device: its table is not counted, the node translation
 //! table is.
@@ -20,14 +20,12 @@
 use esker_flash::{Ftl, Nand};
 
 use crate::bplus::{Backing, FRAMES_MIN};
-use crate::cache::Cache;
-use crate::cache::Frame;
+use crate::cache::{Cache, Frame};
 use crate::error::{Result, broken};
+use crate::lists::Lists;
 use crate::page::{Change, Layout, Page};
 use crate::space::Pages;
 use crate::units::{self, Unit, units_of_page};
-
-use crate::lists::Lists;
 
 /// Bytes of an index unit.
 pub const INDEX_UNIT_BYTES: usize = 32;
@@ -53,7 +51,7 @@ impl Settings {
     /// With a memory of `bytes`.
     #[must_use]
     pub const fn of_budget(bytes: usize) -> Self {
-        let buffer_units = bytes / 4 / INDEX_UNIT_BYTES;
+        let buffer_units = bytes / 8 / INDEX_UNIT_BYTES;
         Self { buffer_units, list_max: 4, frames_max: usize::MAX }
     }
 }
@@ -85,7 +83,7 @@ impl<F: Ftl> Bftl<F> {
             pages,
             layout,
             settings,
-            lists: Lists::default(),
+            lists: Lists::new(units_of_page(page_bytes, INDEX_UNIT_BYTES)),
             buffer: Vec::with_capacity(buffer_units),
             unused: Vec::new(),
             next: 0,

@@ -107,9 +107,9 @@ impl<F: Ftl> FlashDb<F> {
         let page = vec![0; pages.page_bytes()];
         Self {
             layout: Layout::of_page(page.len()),
+            lists: Lists::new(units_of_page(page.len(), UNIT_BYTES)),
             pages,
             costs,
-            lists: Lists::default(),
             states: Vec::new(),
             buffer: Vec::new(),
             nodes: 0,

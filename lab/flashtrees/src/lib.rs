@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`mod@error`]; [`tree`] (the trait [`FlashTree`]); [`page`] and [`cache`] (nodes
 //! as pages, in memory); [`space`] (pages that can be overwritten: the log, its garbage collection
-//! and wear levelling are the page-mapped layer of `esker-flash`); [`bplus`] (the B+tree that most
+//! and wear levelling are the page-mapped layer of `esker-flash`), and
+//! [`blocks`] (blocks that a tree erases itself); [`bplus`] (the B+tree that most
 //! trees share, over a [`Backing`]); [`units`] and
 //! [`lists`] (changes of nodes in pages, and where they are); then one file for each of them:
 //!
@@ -12,6 +13,10 @@
 //! | [`btree`] | a page each, written out of place when a changed one leaves the cache |
 //! | [`bftl`] | as units of change, packed in sectors with those of other nodes |
 //! | [`flashdb`] | as a page, or as a page and a log of changes, each node for itself |
+//! | [`ipl`] | as a page, and changes in the same block |
+//! | [`inplace`] | in a fixed place, whose block is written anew |
+//!
+//! Then [`workload`] and [`mod@run`].
 //!
 //! **What is the same for all.** Keys and values have 8 bytes. Every byte is written to simulated
 //! flash and read from it. A tree has a budget of memory: what its tables and buffers leave of it
@@ -21,16 +26,21 @@
 //! Not here: recovery after a power cut, several threads, variable lengths.
 
 pub mod bftl;
+pub mod blocks;
 pub mod bplus;
 pub mod btree;
 pub mod cache;
 pub mod error;
 pub mod flashdb;
+pub mod inplace;
+pub mod ipl;
 pub mod lists;
 pub mod page;
+pub mod run;
 pub mod space;
 pub mod tree;
 pub mod units;
+pub mod workload;
 
 pub use bplus::{Backing, Tree};
 pub use error::{Error, Result};

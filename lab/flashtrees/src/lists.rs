@@ -1,14 +1,16 @@
 //! Which pages have changes of which node: lists, oldest page first, and how many lists name each
 //! page.
 //!
-//! Memory as it is counted: 4 bytes for each element of a list and 1 for its length, and 2 bytes
-//! for each page that a list may name.
+//! Memory as it is counted: 4 bytes for each element of a list and 1 for its length, and 1 byte for
+//! each page that a list may name, or 2 where a page can have units of more than 255 nodes.
 
 use crate::error::{Result, broken};
 
 /// The pages of each node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lists {
+    /// Bytes of a count of lists.
+    count_bytes: usize,
     lists: Vec<Vec<u32>>,
     elements: usize,
     /// How many lists name a page.
@@ -17,6 +19,13 @@ pub struct Lists {
 }
 
 impl Lists {
+    /// No list. A page has changes of at most `nodes_of_page` nodes.
+    #[must_use]
+    pub const fn new(nodes_of_page: usize) -> Self {
+        let count_bytes = if nodes_of_page > 255 { 2 } else { 1 };
+        Self { count_bytes, lists: Vec::new(), elements: 0, named: Vec::new(), pages: 0 }
+    }
+
     /// The pages of a node, oldest first.
     #[must_use]
     pub fn of(&self, node: u32) -> &[u32] {
@@ -75,7 +84,7 @@ impl Lists {
     /// Memory in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        4 * self.elements + self.lists.len() + 2 * self.named.len()
+        4 * self.elements + self.lists.len() + self.count_bytes * self.named.len()
     }
 
     /// Compares counts with a recount.
@@ -104,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_page_is_given_up_with_its_last_list() {
-        let mut lists = Lists::default();
+        let mut lists = Lists::new(15);
         for (node, page) in [(0, 5), (1, 5), (1, 5), (0, 6)] {
             lists.push(node, page);
         }

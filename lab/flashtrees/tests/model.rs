@@ -6,6 +6,8 @@ use common::{chip, fills, histories};
 use esker_flashtrees::bftl::{Bftl, Settings};
 use esker_flashtrees::btree::PageNodes;
 use esker_flashtrees::flashdb::FlashDb;
+use esker_flashtrees::inplace::InPlace;
+use esker_flashtrees::ipl::Ipl;
 use esker_flashtrees::page::LEAF_BYTES;
 use esker_flashtrees::{FlashTree, Result, Tree};
 
@@ -30,6 +32,15 @@ fn flashdb(seed: u64) -> Result<Box<dyn FlashTree>> {
     Tree::new(nodes, chip::memory(seed)).map(chip::boxed)
 }
 
+fn ipl(seed: u64) -> Result<Box<dyn FlashTree>> {
+    Tree::new(Ipl::new(chip::nand(seed)), chip::memory(seed)).map(chip::boxed)
+}
+
+fn inplace(seed: u64) -> Result<Box<dyn FlashTree>> {
+    let block = [8, 16, 16][seed as usize % 3] << 10;
+    Tree::new(InPlace::new(chip::nand(seed)), chip::memory(seed) + block).map(chip::boxed)
+}
+
 #[test]
 fn a_btree_is_a_map() {
     histories(btree);
@@ -47,8 +58,18 @@ fn flashdb_is_a_map() {
 }
 
 #[test]
+fn ipl_is_a_map() {
+    histories(ipl);
+}
+
+#[test]
+fn inplace_is_a_map() {
+    histories(inplace);
+}
+
+#[test]
 fn a_full_chip_is_a_clear_error_and_removals_make_room() {
-    for make in [btree, bftl, bftl_of_budget, flashdb] {
-        fills(make(0).unwrap().as_mut());
+    for make in [btree, bftl, bftl_of_budget, flashdb, ipl, inplace] {
+        fills(make(3).unwrap().as_mut());
     }
 }

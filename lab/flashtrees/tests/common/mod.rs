@@ -8,7 +8,7 @@ use esker_workload::Random;
 pub mod chip;
 
 /// Operations of a history.
-const OPERATIONS: u64 = 40_000;
+const OPERATIONS: u64 = 60_000;
 
 /// Runs random histories on trees of `make`, which gets a number from which the chip follows.
 pub fn histories(make: impl Fn(u64) -> Result<Box<dyn FlashTree>>) {
