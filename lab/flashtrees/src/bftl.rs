@@ -114,7 +114,7 @@ impl<F: Ftl> Bftl<F> {
         let mut all = std::mem::take(&mut self.buffer);
         all.sort_by_key(|unit| unit.node);
         for sector in pack(&all, self.units_of_sector()) {
-            let units = sector.iter().filter_map(|group| all.get(group.clone())).flatten();
+            let units = sector.into_iter().flatten();
             units::encode(units.clone(), INDEX_UNIT_BYTES, &mut self.sector);
             let page = self.pages.allocate()?;
             self.pages.write(page, &self.sector)?;
@@ -169,33 +169,27 @@ impl<F: Ftl> Bftl<F> {
 /// Which units go into which sector of `room` units. `units` are sorted by node. Groups that are
 /// larger than a sector fill sectors first; what is left of each goes, the largest first, to the
 /// first sector that has room for all of it. So units of a node are in sectors in their order.
-fn pack(units: &[Unit], room: usize) -> Vec<Vec<std::ops::Range<usize>>> {
-    let (mut full, mut rest, mut from) = (Vec::new(), Vec::new(), 0);
+fn pack(units: &[Unit], room: usize) -> Vec<Vec<&[Unit]>> {
+    let (mut sectors, mut rest) = (Vec::new(), Vec::new());
     for group in units.chunk_by(|one, next| one.node == next.node) {
-        let end = from + group.len();
-        while end - from >= room {
-            full.push(vec![from..from + room]);
-            from += room;
-        }
-        if from < end {
-            rest.push(from..end);
-        }
-        from = end;
+        let full = group.chunks_exact(room);
+        rest.push(full.remainder());
+        sectors.extend(full.map(|part| vec![part]));
     }
+    rest.retain(|group| !group.is_empty());
     rest.sort_by_key(|group| std::cmp::Reverse(group.len()));
-    let mut open: Vec<(usize, Vec<std::ops::Range<usize>>)> = Vec::new();
+    let mut open: Vec<(usize, Vec<&[Unit]>)> = Vec::new();
     for group in rest {
-        let len = group.len();
-        match open.iter_mut().find(|(left, _)| *left >= len) {
+        match open.iter_mut().find(|(left, _)| *left >= group.len()) {
             Some((left, groups)) => {
-                *left -= len;
+                *left -= group.len();
                 groups.push(group);
             }
-            None => open.push((room - len, vec![group])),
+            None => open.push((room - group.len(), vec![group])),
         }
     }
-    full.extend(open.into_iter().map(|(_, groups)| groups));
-    full
+    sectors.extend(open.into_iter().map(|(_, groups)| groups));
+    sectors
 }
 
 impl<F: Ftl> Backing for Bftl<F> {
@@ -290,7 +284,12 @@ mod tests {
             |node: u32, count: usize| vec![Unit { node, change: Change::Remove { key: 0 } }; count];
         let all = [group(1, 3), group(2, 10), group(3, 34), group(4, 5)].concat();
         let packed = pack(&all, 15);
-        // Node 3 fills two sectors; its last 4 units, node 2's 10 and so on share two.
-        assert_eq!(packed, [vec![13..28], vec![28..43], vec![3..13, 47..52], vec![43..47, 0..3]]);
+        // Node 3 fills two sectors; what is left of it shares the last one.
+        let shape = |sector: &Vec<&[Unit]>| -> Vec<(u32, usize)> {
+            sector.iter().map(|group| (group[0].node, group.len())).collect()
+        };
+        let shapes: Vec<_> = packed.iter().map(shape).collect();
+        let expected = [vec![(3, 15)], vec![(3, 15)], vec![(2, 10), (4, 5)], vec![(3, 4), (1, 3)]];
+        assert_eq!(shapes, expected);
     }
 }

@@ -15,7 +15,8 @@
 //!
 //! Not in the paper, in its favour: the write-back cache; a node that changes to log mode keeps its
 //! page, so that this costs nothing. Memory: the table of pages, and for each node 4 bytes of mode
-//! and sum, beside the lists.
+//! and sum, beside the lists. Lists have a quarter of the memory: when it is used, nodes that are
+//! changed leave log mode.
 
 use esker_flash::{Ftl, Nand, Timing};
 
@@ -93,6 +94,7 @@ pub struct FlashDb<F> {
     layout: Layout,
     costs: Costs,
     lists: Lists,
+    lists_bytes_max: usize,
     states: Vec<State>,
     buffer: Vec<Unit>,
     nodes: usize,
@@ -102,14 +104,16 @@ pub struct FlashDb<F> {
 }
 
 impl<F: Ftl> FlashDb<F> {
-    /// Nodes over the pages of a translation layer.
-    pub fn new(pages: Pages<F>, costs: Costs) -> Self {
+    /// Nodes over the pages of a translation layer, in a memory of `budget` bytes, of which the
+    /// lists get a quarter.
+    pub fn new(pages: Pages<F>, costs: Costs, budget: usize) -> Self {
         let page = vec![0; pages.page_bytes()];
         Self {
             layout: Layout::of_page(page.len()),
             lists: Lists::new(units_of_page(page.len(), UNIT_BYTES)),
             pages,
             costs,
+            lists_bytes_max: budget / 4,
             states: Vec::new(),
             buffer: Vec::new(),
             nodes: 0,
@@ -251,7 +255,7 @@ impl<F: Ftl> Backing for FlashDb<F> {
         // The first change since the node was cached is the one that would make it be written.
         let disk = if frame.changes <= 1 { costs.write_ns } else { 0 };
         let is_due = self.state(node).count(costs.entry_ns, disk, costs.both_changes_ns(logs));
-        if is_due {
+        if is_due || self.lists.bytes() > self.lists_bytes_max {
             self.state(node).mode = Mode::Disk;
             self.switches += 1;
             frame.is_dirty = true;

@@ -1,5 +1,7 @@
 //! Every tree against a map, on small chips whose garbage is collected.
 
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 mod common;
 
 use common::{chip, fills, histories};
@@ -28,7 +30,7 @@ fn bftl_of_budget(seed: u64) -> Result<Box<dyn FlashTree>> {
 }
 
 fn flashdb(seed: u64) -> Result<Box<dyn FlashTree>> {
-    let nodes = FlashDb::new(chip::pages(seed), chip::costs(seed));
+    let nodes = FlashDb::new(chip::pages(seed), chip::costs(seed), chip::memory(seed));
     Tree::new(nodes, chip::memory(seed)).map(chip::boxed)
 }
 

@@ -1,7 +1,9 @@
 //! The rivals on the chip of the LA-tree's paper, in 128 KiB.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+
 use esker_flash::ftl::{Options, PageMapped};
-use esker_flash::nand::{Bytes, preset};
+use esker_flash::nand::{Bytes, Cause, preset};
 use esker_flash::{NandSim, Timing};
 use esker_flashtrees::bftl::{Bftl, Settings};
 use esker_flashtrees::btree::PageNodes;
@@ -15,77 +17,109 @@ use esker_flashtrees::workload::Workload;
 use esker_flashtrees::{FlashTree, Tree};
 
 const MEMORY: usize = 128 << 10;
-const UPDATES: u64 = 300_000;
-const WARM_UP: u64 = 100_000;
-/// Blocks of 16 KiB: with 16 MiB garbage is collected in every run.
-const BLOCKS: u32 = 1_024;
 
-fn nand() -> NandSim<Bytes> {
+/// Updates, the first third of which are not measured: 150,000, or as many as the model has with a
+/// budget of 2.
+fn updates() -> u64 {
+    let budget = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|text| text.parse().ok());
+    150_000 * budget.unwrap_or(1_u64).clamp(1, 20)
+}
+
+/// A chip on which garbage is collected in every run: 12 MiB for 300,000 updates.
+fn small_chip() -> NandSim<Bytes> {
+    chip((updates() / 400) as u32)
+}
+
+fn chip(blocks: u32) -> NandSim<Bytes> {
     let preset = preset("slc512").unwrap();
-    NandSim::with_clock(preset.geometry(Some(BLOCKS)).unwrap(), preset.timing)
+    NandSim::with_clock(preset.geometry(Some(blocks)).unwrap(), preset.timing)
 }
 
 fn timing() -> Timing {
     preset("slc512").unwrap().timing
 }
 
-fn pages(table: TableIn) -> Pages<PageMapped<NandSim<Bytes>>> {
-    Pages::new(PageMapped::format(nand(), &Options::default()).unwrap(), table)
+fn pages(nand: NandSim<Bytes>, table: TableIn) -> Pages<PageMapped<NandSim<Bytes>>> {
+    Pages::new(PageMapped::format(nand, &Options::default()).unwrap(), table)
 }
 
-fn rival(name: &str) -> Box<dyn FlashTree> {
+fn rival(name: &str, nand: NandSim<Bytes>) -> Box<dyn FlashTree> {
     match name {
         "btree" => {
-            let nodes = PageNodes::new(pages(TableIn::Host), LEAF_BYTES);
+            let nodes = PageNodes::new(pages(nand, TableIn::Host), LEAF_BYTES);
             Box::new(Tree::new(nodes, MEMORY).unwrap())
         }
         "bftl" => {
-            let nodes = Bftl::new(pages(TableIn::Device), Settings::published());
+            let nodes = Bftl::new(pages(nand, TableIn::Device), Settings::published());
             Box::new(Tree::new(nodes, MEMORY).unwrap())
         }
         "bftl, 128 KiB" => {
-            let nodes = Bftl::new(pages(TableIn::Device), Settings::of_budget(MEMORY));
+            let nodes = Bftl::new(pages(nand, TableIn::Device), Settings::of_budget(MEMORY));
             Box::new(Tree::new(nodes, MEMORY).unwrap())
         }
         "flashdb" => {
             let costs = Costs::new(&timing(), 512, 32);
-            Box::new(Tree::new(FlashDb::new(pages(TableIn::Host), costs), MEMORY).unwrap())
+            Box::new(
+                Tree::new(FlashDb::new(pages(nand, TableIn::Host), costs, MEMORY), MEMORY).unwrap(),
+            )
         }
-        "ipl" => Box::new(Tree::new(Ipl::new(nand()), MEMORY).unwrap()),
-        "inplace" => Box::new(Tree::new(InPlace::new(nand()), MEMORY).unwrap()),
+        "ipl" => Box::new(Tree::new(Ipl::new(nand), MEMORY).unwrap()),
+        "inplace" => Box::new(Tree::new(InPlace::new(nand), MEMORY).unwrap()),
         other => panic!("{other}"),
     }
 }
 
 fn measure(name: &str, workload: Workload) -> Report {
-    let mut tree = rival(name);
-    let report = run(tree.as_mut(), workload, WARM_UP, UPDATES).unwrap();
+    let mut tree = rival(name, small_chip());
+    let report = run(tree.as_mut(), workload, updates() / 3, updates()).unwrap();
     println!("{name:<14} {}", report.line());
-    assert!(report.memory_bytes <= MEMORY, "{name}");
+    assert!(report.memory_bytes <= MEMORY, "{name}: {} bytes", report.memory_bytes);
     assert!(report.erases_per_block > 3.0, "{name}: garbage collection is not reached");
     report
 }
 
-/// `la_sim`, a model of counts: 1.34 reads and 1.01 writes an update, with entries of 24 bytes and
-/// a node table that is not counted.
+/// A model of counts (two levels, entries of 24 bytes, no node table) expects 1.34 reads and 1.01
+/// writes an update at 300,000 updates: what a cache as good as it can be leaves to the chip. Half
+/// of the inner nodes and few leaves are cached then.
 #[test]
 fn the_btree_reads_and_writes_what_the_model_expects() {
-    let mut tree =
-        Tree::new(PageNodes::new(pages(TableIn::Device), 24), MEMORY + (4 << 10)).unwrap();
-    let report = run(&mut tree, Workload::synthetic(3, 0.000_1), WARM_UP, UPDATES).unwrap();
+    let full = 300_000;
+    let nodes = PageNodes::new(pages(chip(1_024), TableIn::Device), 24);
+    // The model's memory is that of 256 pages, without links and scratch pages.
+    let mut tree = Tree::new(nodes, MEMORY + 256 * 16 + 2 * 512).unwrap();
+    let report = run(&mut tree, Workload::synthetic(3, 0.000_1), full / 3, full).unwrap();
     println!("model          {}", report.line());
-    let host = report.counters.of(esker_flash::nand::Cause::Host);
+    let host = report.counters.of(Cause::Host);
     let of = |count: u64| count as f64 / report.operations as f64;
-    assert!((of(host.reads) - 1.34).abs() < 0.07, "{} reads", of(host.reads));
-    assert!((of(host.programs) - 1.01).abs() < 0.05, "{} writes", of(host.programs));
+    assert!((of(host.reads) - 1.34).abs() < 0.05, "{} reads", of(host.reads));
+    assert!((of(host.programs) - 1.01).abs() < 0.03, "{} writes", of(host.programs));
 }
 
+/// The order of the paper's table at LTU 10 %: BFTL and IPL are slower than FlashDB; and what
+/// none of them should lose to.
 #[test]
-fn the_order_of_the_rivals() {
+fn bftl_and_ipl_are_slower_than_flashdb_and_rewriting_in_place_is_the_slowest() {
     for ltu in [0.1, 2.0] {
         println!("LTU {} %", ltu * 100.0);
-        for name in ["btree", "bftl", "bftl, 128 KiB", "flashdb", "ipl", "inplace"] {
-            measure(name, Workload::synthetic(3, ltu));
+        let of = |name| measure(name, Workload::synthetic(3, ltu)).micros();
+        let flashdb = of("flashdb");
+        let others = ["bftl", "bftl, 128 KiB", "ipl"].map(of);
+        assert!(others.iter().all(|micros| *micros > flashdb), "{others:?}, {flashdb}");
+        let inplace = of("inplace");
+        assert!(others.iter().all(|micros| *micros < inplace), "{others:?}, {inplace}");
+        assert!(of("btree") < others[0]);
+    }
+}
+
+/// The stand-ins for the traces, on a larger chip: nodes that no one changes keep BFTL's sectors.
+#[test]
+fn the_traces_of_the_paper_run_on_all_of_them() {
+    for name in ["btree", "bftl", "flashdb", "ipl"] {
+        for workload in [Workload::radar(1), Workload::customer(1, 2), Workload::order(1, 2)] {
+            let mut tree = rival(name, chip((updates() / 50) as u32));
+            let report = run(tree.as_mut(), workload, updates() / 6, updates() / 2).unwrap();
+            println!("{name:<14} {}", report.line());
+            assert!(report.memory_bytes <= MEMORY && report.micros() < 2_000.0);
         }
     }
 }
