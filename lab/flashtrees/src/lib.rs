@@ -15,6 +15,8 @@
 //! | [`flashdb`] | as a page, or as a page and a log of changes, each node for itself |
 //! | [`ipl`] | as a page, and changes in the same block |
 //! | [`inplace`] | in a fixed place, whose block is written anew |
+//! | [`ekv`] | the LSM of the crate of this name, over [`nor`] |
+//! | [`sequential`] | the log of the crate `sequential-storage`, over [`nor`] |
 //!
 //! Then [`workload`] and [`mod@run`].
 //!
@@ -26,17 +28,21 @@
 //! Not here: recovery after a power cut, several threads, variable lengths.
 
 pub mod bftl;
+mod block_on;
 pub mod blocks;
 pub mod bplus;
 pub mod btree;
 pub mod cache;
+pub mod ekv;
 pub mod error;
 pub mod flashdb;
 pub mod inplace;
 pub mod ipl;
 pub mod lists;
+pub mod nor;
 pub mod page;
 pub mod run;
+pub mod sequential;
 pub mod space;
 pub mod tree;
 pub mod units;
@@ -44,4 +50,4 @@ pub mod workload;
 
 pub use bplus::{Backing, Tree};
 pub use error::{Error, Result};
-pub use tree::{FlashTree, Memory, Order};
+pub use tree::{Chip, FlashTree, Memory, Order};

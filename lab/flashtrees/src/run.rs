@@ -78,12 +78,12 @@ pub fn run(
     updates: u64,
 ) -> Result<Report> {
     let (mut done, mut operations, mut found, mut memory_bytes) = (0, 0, 0, 0);
-    let mut before = (tree.nand().end_ns(), *tree.nand().counters());
+    let mut before = tree.chip();
     let mut measured_from = 0;
     for request in requests {
         if request.kind != Kind::Lookup {
             if done == warm_up {
-                before = (tree.nand().end_ns(), *tree.nand().counters());
+                before = tree.chip();
                 (operations, measured_from) = (0, done);
             }
             if done == updates {
@@ -99,14 +99,14 @@ pub fn run(
         operations += 1;
         memory_bytes = memory_bytes.max(tree.memory().used());
     }
-    let nand = tree.nand();
-    let (total, blocks) = (nand.counters().total(), nand.geometry().blocks());
+    let chip = tree.chip();
+    let (total, blocks) = (chip.counters.total(), chip.geometry.blocks());
     Ok(Report {
         tree: tree.name(),
         operations,
         updates: done - measured_from,
-        device_ns: nand.end_ns() - before.0,
-        counters: nand.counters().since(&before.1),
+        device_ns: chip.end_ns - before.end_ns,
+        counters: chip.counters.since(&before.counters),
         memory_bytes,
         erases_per_block: total.erases as f64 / f64::from(blocks),
         found,

@@ -1,6 +1,7 @@
 //! What all trees are: an ordered map of `u64` to `u64` on a chip, in a memory that is counted.
 
-use esker_flash::Nand;
+use esker_flash::nand::Counters;
+use esker_flash::{Geometry, Nand};
 
 use crate::error::Result;
 
@@ -31,6 +32,24 @@ impl Memory {
     #[must_use]
     pub const fn used(&self) -> usize {
         self.tables + self.cache
+    }
+}
+
+/// What a chip did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chip {
+    /// Its sizes.
+    pub geometry: Geometry,
+    /// Operations, by cause.
+    pub counters: Counters,
+    /// When the last request ended, in nanoseconds.
+    pub end_ns: u64,
+}
+
+impl Chip {
+    /// Of a chip now.
+    pub fn of(nand: &dyn Nand) -> Self {
+        Self { geometry: *nand.geometry(), counters: *nand.counters(), end_ns: nand.end_ns() }
     }
 }
 
@@ -88,6 +107,6 @@ pub trait FlashTree {
     /// What it holds in memory now.
     fn memory(&self) -> Memory;
 
-    /// The chip, for its counters, wear and clock.
-    fn nand(&self) -> &dyn Nand;
+    /// What the chip did so far.
+    fn chip(&self) -> Chip;
 }

@@ -4,13 +4,16 @@
 
 mod common;
 
-use common::{chip, fills, histories};
+use common::{chip, fills, histories, histories_of};
 use esker_flashtrees::bftl::{Bftl, Settings};
 use esker_flashtrees::btree::PageNodes;
+use esker_flashtrees::ekv::Ekv;
 use esker_flashtrees::flashdb::FlashDb;
 use esker_flashtrees::inplace::InPlace;
 use esker_flashtrees::ipl::Ipl;
 use esker_flashtrees::page::LEAF_BYTES;
+use esker_flashtrees::sequential::Sequential;
+use esker_flashtrees::space::TableIn;
 use esker_flashtrees::{FlashTree, Result, Tree};
 
 fn btree(seed: u64) -> Result<Box<dyn FlashTree>> {
@@ -43,6 +46,15 @@ fn inplace(seed: u64) -> Result<Box<dyn FlashTree>> {
     Tree::new(InPlace::new(chip::nand(seed)), chip::memory(seed) + block).map(chip::boxed)
 }
 
+fn ekv(seed: u64) -> Result<Box<dyn FlashTree>> {
+    Ekv::new(chip::tiny_ftl(seed, 2), TableIn::Host, chip::memory(seed) + (16 << 10))
+        .map(chip::boxed)
+}
+
+fn sequential(seed: u64) -> Result<Box<dyn FlashTree>> {
+    Sequential::new(chip::tiny_ftl(seed, 1), TableIn::Host, 6 << 10).map(chip::boxed)
+}
+
 #[test]
 fn a_btree_is_a_map() {
     histories(btree);
@@ -67,6 +79,16 @@ fn ipl_is_a_map() {
 #[test]
 fn inplace_is_a_map() {
     histories(inplace);
+}
+
+#[test]
+fn ekv_is_a_map() {
+    histories_of(ekv, 30_000);
+}
+
+#[test]
+fn sequential_storage_is_a_map() {
+    histories_of(sequential, 3_000);
 }
 
 #[test]

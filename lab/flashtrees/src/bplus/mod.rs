@@ -18,7 +18,7 @@ use esker_flash::Nand;
 use crate::cache::{Cache, FRAME_BYTES, Frame};
 use crate::error::{Error, Result, broken};
 use crate::page::{Change, Layout, Page};
-use crate::tree::{FlashTree, Memory, Order};
+use crate::tree::{Chip, FlashTree, Memory, Order};
 
 /// The least number of cached nodes with which a tree works.
 pub const FRAMES_MIN: usize = 4;
@@ -317,7 +317,7 @@ impl<B: Backing> FlashTree for Tree<B> {
         }
     }
 
-    fn nand(&self) -> &dyn Nand {
-        self.backing.nand()
+    fn chip(&self) -> Chip {
+        Chip::of(self.backing.nand())
     }
 }

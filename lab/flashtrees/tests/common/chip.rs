@@ -9,10 +9,22 @@ use esker_flashtrees::space::{Pages, TableIn};
 
 pub type Chip = NandSim<Bytes>;
 
-/// The timing of the preset `slc512`, one die, and sizes that follow from a number.
+/// A chip whose sizes follow from a number.
 pub fn nand(seed: u64) -> Chip {
-    let (blocks_per_plane, pages_per_block, page_size) =
-        [(48, 16, 512), (64, 32, 512), (48, 8, 2048)][seed as usize % 3];
+    let sizes = [(48, 16, 512), (64, 32, 512), (48, 8, 2048)];
+    of(sizes[seed as usize % 3])
+}
+
+/// A layer over a chip of about 100 KiB, or `times` that.
+pub fn tiny_ftl(seed: u64, times: u32) -> PageMapped<Chip> {
+    let sizes = [(14, 16, 512), (28, 8, 512), (14, 4, 2048)];
+    let (blocks, pages, bytes) = sizes[seed as usize % 3];
+    let options = Options { spare_permille: 250, ..Options::default() };
+    PageMapped::format(of((times * blocks, pages, bytes)), &options).unwrap()
+}
+
+/// One die with the timing of the preset `slc512`.
+fn of((blocks_per_plane, pages_per_block, page_size): (u32, u32, u32)) -> Chip {
     let sizes = Sizes {
         channels: 1,
         dies_per_channel: 1,
@@ -39,8 +51,12 @@ pub fn device_pages(seed: u64) -> Pages<PageMapped<Chip>> {
 }
 
 fn pages_in(seed: u64, table: TableIn) -> Pages<PageMapped<Chip>> {
+    Pages::new(ftl(seed), table)
+}
+
+pub fn ftl(seed: u64) -> PageMapped<Chip> {
     let options = Options { spare_permille: 250, ..Options::default() };
-    Pages::new(PageMapped::format(nand(seed), &options).unwrap(), table)
+    PageMapped::format(nand(seed), &options).unwrap()
 }
 
 pub fn costs(seed: u64) -> Costs {

@@ -12,9 +12,14 @@ const OPERATIONS: u64 = 60_000;
 
 /// Runs random histories on trees of `make`, which gets a number from which the chip follows.
 pub fn histories(make: impl Fn(u64) -> Result<Box<dyn FlashTree>>) {
+    histories_of(make, OPERATIONS);
+}
+
+/// Runs random histories of so many operations.
+pub fn histories_of(make: impl Fn(u64) -> Result<Box<dyn FlashTree>>, operations: u64) {
     for seed in 0..3 {
-        let first = history(make(seed).unwrap().as_mut(), seed, OPERATIONS);
-        let again = history(make(seed).unwrap().as_mut(), seed, OPERATIONS);
+        let first = history(make(seed).unwrap().as_mut(), seed, operations);
+        let again = history(make(seed).unwrap().as_mut(), seed, operations);
         assert_eq!(first, again, "seed {seed}: the same history is another run");
     }
 }
@@ -54,10 +59,11 @@ fn history(tree: &mut dyn FlashTree, seed: u64, operations: u64) -> String {
     compare(tree, &map, 0, u64::MAX, operations);
     tree.flush().unwrap();
     assert_eq!(tree.check().unwrap(), map.len() as u64, "{name} {seed}");
-    let total = tree.nand().counters().total();
-    let blocks = u64::from(tree.nand().geometry().blocks());
+    let chip = tree.chip();
+    let total = chip.counters.total();
+    let blocks = u64::from(chip.geometry.blocks());
     assert!(total.erases > 3 * blocks, "{name} {seed}: {} erases of {blocks}", total.erases);
-    format!("{total:?} {} {:?}", tree.nand().end_ns(), tree.memory())
+    format!("{total:?} {} {:?}", chip.end_ns, tree.memory())
 }
 
 fn compare(tree: &mut dyn FlashTree, map: &BTreeMap<u64, u64>, from: u64, width: u64, step: u64) {
