@@ -1,119 +1,79 @@
-//! Whole blocks of a chip, for trees that erase on their own: the least erased free one is taken.
+//! Free erase units, for trees that erase on their own: the one that was erased least is taken.
 //!
-//! Memory as it is counted: 4 bytes a block.
+//! Memory as it is counted: what [`EraseUnits`] says of each unit.
 
 use std::collections::BTreeSet;
 
-use esker_flash::nand::{BlockId, Cause, Lpn, PageKind, Ppn, Spare};
-use esker_flash::{Geometry, Nand};
+use esker_flash::Nand;
+use esker_flash::nand::Cause;
 
-use crate::error::{Error, Result, broken};
+use crate::erase_units::EraseUnits;
+use crate::error::{Error, Result};
 
-/// A chip's blocks. Each operation begins when the one before it has ended.
+/// Erase units, some of them free.
 #[derive(Debug)]
-pub struct Blocks<N> {
-    nand: N,
-    /// Free blocks, erased or to be erased when they are taken, by (erases, block).
+pub struct Blocks<U> {
+    units: U,
+    /// Free units, erased or to be erased when they are taken, by (erases, unit).
     free: BTreeSet<(u32, u32)>,
 }
 
-impl<N: Nand> Blocks<N> {
-    /// All blocks of a chip, free. What they hold is lost.
-    pub fn new(nand: N) -> Self {
-        let blocks = 0..nand.geometry().blocks();
-        let free = blocks.map(|block| (nand.erase_count(BlockId(block)), block)).collect();
-        Self { nand, free }
+impl<U: EraseUnits> Blocks<U> {
+    /// All units, free. What they hold is lost.
+    pub fn new(units: U) -> Self {
+        let free = (0..units.units()).map(|unit| (units.erase_count(unit), unit)).collect();
+        Self { units, free }
     }
 
-    /// The sizes of the chip.
-    pub fn geometry(&self) -> &Geometry {
-        self.nand.geometry()
+    /// The units.
+    pub const fn units(&self) -> &U {
+        &self.units
     }
 
-    /// The chip.
-    pub const fn nand(&self) -> &N {
-        &self.nand
+    /// The units, to be read and programmed.
+    pub const fn units_mut(&mut self) -> &mut U {
+        &mut self.units
     }
 
-    /// The number of free blocks.
+    /// The number of free units.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Takes the free block that was erased least, erased.
+    /// Takes the free unit that was erased least, erased.
     ///
     /// # Errors
     /// [`Error::Full`]; those of the flash.
     pub fn take(&mut self, cause: Cause) -> Result<u32> {
-        let Some((_, block)) = self.free.pop_first() else { return Err(self.full()) };
-        if self.nand.next_page(BlockId(block)) > 0 {
-            self.erase(block, cause)?;
+        let Some((_, unit)) = self.free.pop_first() else { return Err(self.full()) };
+        if self.units.next_page(unit) > 0 {
+            self.units.erase(unit, cause)?;
         }
-        Ok(block)
+        Ok(unit)
     }
 
-    /// The error of a chip without a free block.
+    /// Erases a unit and gives it back.
+    ///
+    /// # Errors
+    /// Those of the flash.
+    pub fn give_back(&mut self, unit: u32, cause: Cause) -> Result<()> {
+        self.units.erase(unit, cause)?;
+        self.free.insert((self.units.erase_count(unit), unit));
+        Ok(())
+    }
+
+    /// The error of a chip without a free unit.
     pub fn full(&self) -> Error {
-        Error::Full(format!("its {} blocks are in use", self.geometry().blocks()))
+        Error::Full(format!("its {} erase units are in use", self.units.units()))
     }
 
-    /// Erases a block and gives it back.
-    ///
-    /// # Errors
-    /// Those of the flash.
-    pub fn give_back(&mut self, block: u32, cause: Cause) -> Result<()> {
-        self.erase(block, cause)?;
-        self.free.insert((self.nand.erase_count(BlockId(block)), block));
-        Ok(())
-    }
-
-    /// Erases a block that is not free.
-    ///
-    /// # Errors
-    /// Those of the flash.
-    pub fn erase(&mut self, block: u32, cause: Cause) -> Result<()> {
-        self.begin();
-        Ok(self.nand.erase(BlockId(block), cause)?)
-    }
-
-    /// Reads a page of a block.
-    ///
-    /// # Errors
-    /// Those of the flash.
-    pub fn read(&mut self, block: u32, page: u32, data: &mut [u8], cause: Cause) -> Result<()> {
-        self.begin();
-        let page = self.page(block, page)?;
-        self.nand.read(page, data, cause)?;
-        Ok(())
-    }
-
-    /// Programs a page of a block, which is the next one.
-    ///
-    /// # Errors
-    /// Those of the flash.
-    pub fn program(&mut self, block: u32, page: u32, data: &[u8], cause: Cause) -> Result<()> {
-        self.begin();
-        let page = self.page(block, page)?;
-        let spare = Spare { lpn: Lpn::NONE, kind: PageKind::Data, seq: 0 };
-        Ok(self.nand.program(page, data, spare, cause)?)
-    }
-
-    fn page(&self, block: u32, page: u32) -> Result<Ppn> {
-        let geometry = self.geometry();
-        if page >= geometry.pages_per_block() {
-            return broken(format!("page {page} of block {block} is used"));
-        }
-        geometry.require_block(BlockId(block))?;
-        Ok(Ppn(geometry.first_page(BlockId(block)).0 + page))
-    }
-
-    fn begin(&mut self) {
-        let now = self.nand.end_ns();
-        self.nand.issue_at(now);
+    /// The flash below.
+    pub fn nand(&self) -> &dyn Nand {
+        self.units.nand()
     }
 
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        4 * self.geometry().blocks() as usize
+        self.units.bytes_of_unit() * self.units.units() as usize
     }
 }

@@ -9,7 +9,7 @@
 //! **The rule.** Every operation costs what its mode costs, and would have cost something else in
 //! the other one. The sum of the differences, at least 0, is compared with the cost of changing
 //! modes and back: when it reaches that, the node changes its mode and the sum is 0 (a task system
-//! of two states, 3-competitive). Costs are those of the chip, and are counted where there are
+//! of two states, for which the paper has it 3-competitive). Costs are those of the chip, and are counted where there are
 //! any: a node that is read from the cache costs nothing in either mode, and several changes until
 //! it leaves the cache are one write in disk mode.
 //!

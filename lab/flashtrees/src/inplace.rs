@@ -7,48 +7,47 @@
 //! block is counted. There is no wear levelling.
 
 use esker_flash::Nand;
-use esker_flash::nand::{BlockId, Cause};
+use esker_flash::nand::Cause;
 
-use crate::blocks::Blocks;
 use crate::bplus::Backing;
 use crate::cache::{Cache, Frame};
-use crate::error::{Result, broken};
+use crate::erase_units::EraseUnits;
+use crate::error::{Error, Result, broken};
 use crate::page::{Change, Layout, Page};
 
 /// Nodes in fixed places.
 #[derive(Debug)]
-pub struct InPlace<N> {
-    blocks: Blocks<N>,
+pub struct InPlace<U> {
+    units: U,
     layout: Layout,
     unused: Vec<u32>,
     next: u32,
     block: Vec<u8>,
 }
 
-impl<N: Nand> InPlace<N> {
-    /// Nodes on an erased chip.
-    pub fn new(nand: N) -> Self {
-        let geometry = *nand.geometry();
-        let layout = Layout::of_page(geometry.page_size() as usize);
-        let block = vec![0; layout.page_bytes * geometry.pages_per_block() as usize];
-        Self { blocks: Blocks::new(nand), layout, unused: Vec::new(), next: 0, block }
+impl<U: EraseUnits> InPlace<U> {
+    /// Nodes in erase units that are erased.
+    pub fn new(units: U) -> Self {
+        let layout = Layout::of_page(units.page_bytes());
+        let block = vec![0; layout.page_bytes * units.pages() as usize];
+        Self { units, layout, unused: Vec::new(), next: 0, block }
     }
 
     fn place_of(&self, node: u32) -> (u32, u32) {
-        let pages = self.blocks.geometry().pages_per_block();
+        let pages = self.units.pages();
         (node / pages, node % pages)
     }
 
     /// Writes a block anew, with a node that is not cached and all changed ones that are.
     fn rewrite(&mut self, frame: &Frame, cache: &mut Cache) -> Result<()> {
         let (block, place) = self.place_of(frame.node);
-        let written = self.blocks.nand().next_page(BlockId(block));
+        let written = self.units.next_page(block);
         let (first, bytes) = (frame.node - place, self.layout.page_bytes);
         let mut end = written.max(place + 1);
         for (page, data) in (0..written).zip(self.block.chunks_exact_mut(bytes)) {
-            self.blocks.read(block, page, data, Cause::Gc)?;
+            self.units.read(block, page, data, Cause::Gc)?;
         }
-        let pages = self.blocks.geometry().pages_per_block();
+        let pages = self.units.pages();
         for (page, data) in (0..pages).zip(self.block.chunks_exact_mut(bytes)) {
             if page == place {
                 data.copy_from_slice(frame.page.bytes());
@@ -61,17 +60,17 @@ impl<N: Nand> InPlace<N> {
             }
         }
         if written > 0 {
-            self.blocks.erase(block, Cause::Gc)?;
+            self.units.erase(block, Cause::Gc)?;
         }
         for (page, data) in (0..end).zip(self.block.chunks_exact(bytes)) {
             let cause = if page == place { Cause::Host } else { Cause::Gc };
-            self.blocks.program(block, page, data, cause)?;
+            self.units.program(block, page, data, cause)?;
         }
         Ok(())
     }
 }
 
-impl<N: Nand> Backing for InPlace<N> {
+impl<U: EraseUnits> Backing for InPlace<U> {
     fn name(&self) -> &'static str {
         "inplace"
     }
@@ -81,8 +80,13 @@ impl<N: Nand> Backing for InPlace<N> {
     }
 
     fn admit(&self, nodes: usize) -> Result<()> {
-        let left = (self.blocks.geometry().pages() - self.next) as usize + self.unused.len();
-        if left >= nodes { Ok(()) } else { Err(self.blocks.full()) }
+        let all = self.units.units() * self.units.pages();
+        let left = (all - self.next) as usize + self.unused.len();
+        if left >= nodes {
+            Ok(())
+        } else {
+            Err(Error::Full(format!("its {} blocks are in use", self.units.units())))
+        }
     }
 
     fn allocate(&mut self) -> Result<u32> {
@@ -96,7 +100,7 @@ impl<N: Nand> Backing for InPlace<N> {
 
     fn fetch(&mut self, node: u32, _level: u8, page: &mut Page) -> Result<()> {
         let (block, place) = self.place_of(node);
-        self.blocks.read(block, place, page.bytes_mut(), Cause::Host)
+        self.units.read(block, place, page.bytes_mut(), Cause::Host)
     }
 
     fn created(&mut self, node: u32, cache: &mut Cache) -> Result<()> {
@@ -115,8 +119,8 @@ impl<N: Nand> Backing for InPlace<N> {
             return Ok(());
         }
         let (block, place) = self.place_of(frame.node);
-        if self.blocks.nand().next_page(BlockId(block)) == place {
-            return self.blocks.program(block, place, frame.page.bytes(), Cause::Host);
+        if self.units.next_page(block) == place {
+            return self.units.program(block, place, frame.page.bytes(), Cause::Host);
         }
         self.rewrite(frame, cache)
     }
@@ -135,7 +139,7 @@ impl<N: Nand> Backing for InPlace<N> {
     }
 
     fn nand(&self) -> &dyn Nand {
-        self.blocks.nand()
+        self.units.nand()
     }
 
     fn check(&self, nodes: usize) -> Result<()> {

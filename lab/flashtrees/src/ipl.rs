@@ -22,6 +22,7 @@ use esker_flash::nand::Cause;
 use crate::blocks::Blocks;
 use crate::bplus::Backing;
 use crate::cache::{Cache, Frame};
+use crate::erase_units::EraseUnits;
 use crate::error::{Result, broken};
 use crate::page::{Change, Layout, Page};
 use crate::units::{self, UNIT_BYTES, Unit, units_of_page};
@@ -49,8 +50,8 @@ struct EraseUnit {
 
 /// Nodes in erase units.
 #[derive(Debug)]
-pub struct Ipl<N> {
-    blocks: Blocks<N>,
+pub struct Ipl<U> {
+    blocks: Blocks<U>,
     layout: Layout,
     /// The nodes of a unit: node n is in place n mod `places` of unit n / `places`.
     places: u32,
@@ -65,15 +66,14 @@ pub struct Ipl<N> {
     merges: u64,
 }
 
-impl<N: Nand> Ipl<N> {
-    /// Nodes on an erased chip.
-    pub fn new(nand: N) -> Self {
-        let geometry = *nand.geometry();
-        let layout = Layout::of_page(geometry.page_size() as usize);
+impl<U: EraseUnits> Ipl<U> {
+    /// Nodes in erase units, whose contents are lost.
+    pub fn new(units: U) -> Self {
+        let (layout, pages) = (Layout::of_page(units.page_bytes()), units.pages());
         Self {
-            blocks: Blocks::new(nand),
+            blocks: Blocks::new(units),
             layout,
-            places: geometry.pages_per_block() / 2,
+            places: pages / 2,
             units: Vec::new(),
             pending: BTreeMap::new(),
             pending_len: 0,
@@ -114,7 +114,7 @@ impl<N: Nand> Ipl<N> {
         let unit = self.unit(at)?;
         let (block, next) = (unit.block, unit.uses.len() as u32);
         let data = image.map_or(self.sector.as_slice(), Page::bytes);
-        self.blocks.program(block, next, data, cause)?;
+        self.blocks.units_mut().program(block, next, data, cause)?;
         if let Some(unit) = self.units.get_mut(at) {
             unit.uses.push(kind);
         }
@@ -124,7 +124,7 @@ impl<N: Nand> Ipl<N> {
     /// Writes the log sector of a node, or its first data page.
     fn write(&mut self, node: u32, image: &Page, cache: &Cache) -> Result<()> {
         let (at, place) = self.place_of(node);
-        if self.unit(at)?.uses.len() as u32 == self.blocks.geometry().pages_per_block() {
+        if self.unit(at)?.uses.len() as u32 == self.blocks.units().pages() {
             // The merge writes the image.
             return self.merge(at, Some((node, image)), cache);
         }
@@ -154,11 +154,11 @@ impl<N: Nand> Ipl<N> {
             }
             if let Some(page) = known {
                 self.take_pending(node);
-                self.blocks.program(new, next, page.bytes(), Cause::Gc)?;
+                self.blocks.units_mut().program(new, next, page.bytes(), Cause::Gc)?;
             } else {
                 let mut page = Page::new(self.layout, node, 0);
                 self.replay(node, &mut page, Cause::Gc)?;
-                self.blocks.program(new, next, page.bytes(), Cause::Gc)?;
+                self.blocks.units_mut().program(new, next, page.bytes(), Cause::Gc)?;
             }
             uses.push(Use::Data(place));
         }
@@ -176,9 +176,9 @@ impl<N: Nand> Ipl<N> {
         let uses = unit.map_or(&[][..], |unit| unit.uses.as_slice());
         for (index, kind) in (0..).zip(uses) {
             if *kind == Use::Data(place) {
-                self.blocks.read(block, index, page.bytes_mut(), cause)?;
+                self.blocks.units_mut().read(block, index, page.bytes_mut(), cause)?;
             } else if *kind == Use::Log(place) {
-                self.blocks.read(block, index, &mut self.sector, cause)?;
+                self.blocks.units_mut().read(block, index, &mut self.sector, cause)?;
                 units::decode(&self.sector, UNIT_BYTES, node, |change| page.apply(change))?;
             }
         }
@@ -186,7 +186,7 @@ impl<N: Nand> Ipl<N> {
     }
 }
 
-impl<N: Nand> Backing for Ipl<N> {
+impl<U: EraseUnits> Backing for Ipl<U> {
     fn name(&self) -> &'static str {
         "ipl"
     }
@@ -280,7 +280,7 @@ impl<N: Nand> Backing for Ipl<N> {
         if found != nodes {
             return broken(format!("{found} nodes are taken, {nodes} are in the tree"));
         }
-        let blocks = self.blocks.geometry().blocks() as usize;
+        let blocks = self.blocks.units().units() as usize;
         if self.blocks.free() + self.units.len() != blocks {
             return broken("a block is neither free nor a unit's");
         }

@@ -4,7 +4,8 @@
 //! Reading order: [`mod@error`]; [`tree`] (the trait [`FlashTree`]); [`page`] and [`cache`] (nodes
 //! as pages, in memory); [`space`] (pages that can be overwritten: the log, its garbage collection
 //! and wear levelling are the page-mapped layer of `esker-flash`), and
-//! [`blocks`] (blocks that a tree erases itself); [`bplus`] (the B+tree that most
+//! [`erase_units`]
+//! and [`blocks`] (what a tree erases itself); [`bplus`] (the B+tree that most
 //! trees share, over a [`Backing`]); [`units`] and
 //! [`lists`] (changes of nodes in pages, and where they are); then one file for each of them:
 //!
@@ -18,12 +19,15 @@
 //! | [`ekv`] | the LSM of the crate of this name, over [`nor`] |
 //! | [`sequential`] | the log of the crate `sequential-storage`, over [`nor`] |
 //!
-//! Then [`workload`] and [`mod@run`].
+//! Then [`rivals`] (all of them by name), [`workload`] and [`mod@run`].
 //!
 //! **What is the same for all.** Keys and values have 8 bytes. Every byte is written to simulated
 //! flash and read from it. A tree has a budget of memory: what its tables and buffers leave of it
 //! caches nodes. An operation on flash begins when the one before it has ended, so the device time
 //! of a run is what the chip's clock says at its end.
+//!
+//! Device time is that of requests: a collection of garbage in the background delays the next
+//! request of its die, and what is left of it after the last one is not counted.
 //!
 //! Not here: recovery after a power cut, several threads, variable lengths.
 
@@ -34,6 +38,7 @@ pub mod bplus;
 pub mod btree;
 pub mod cache;
 pub mod ekv;
+pub mod erase_units;
 pub mod error;
 pub mod flashdb;
 pub mod inplace;
@@ -41,6 +46,7 @@ pub mod ipl;
 pub mod lists;
 pub mod nor;
 pub mod page;
+pub mod rivals;
 pub mod run;
 pub mod sequential;
 pub mod space;

@@ -15,8 +15,8 @@ const DISTRICTS: u64 = 10;
 /// TPC-C's constant for customers of NURand, and one of the values that C may have.
 const NURAND: (u64, u64) = (1_023, 259);
 
-/// A stream of requests without end, in which `lookups_per_1000` lookups follow 1,000 updates, as
-/// evenly as whole requests allow. Memory: 8 bytes for each key that is there.
+/// A stream of requests without end, in which lookups follow updates in their share, as evenly as
+/// whole requests allow. Memory: 8 bytes for each key that is there.
 #[derive(Clone, Debug)]
 pub struct Workload {
     random: Random,

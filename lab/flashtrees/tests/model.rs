@@ -1,99 +1,95 @@
 //! Every tree against a map, on small chips whose garbage is collected.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
-use common::{chip, fills, histories, histories_of};
-use esker_flashtrees::bftl::{Bftl, Settings};
-use esker_flashtrees::btree::PageNodes;
-use esker_flashtrees::ekv::Ekv;
-use esker_flashtrees::flashdb::FlashDb;
-use esker_flashtrees::inplace::InPlace;
-use esker_flashtrees::ipl::Ipl;
-use esker_flashtrees::page::LEAF_BYTES;
-use esker_flashtrees::sequential::Sequential;
-use esker_flashtrees::space::TableIn;
-use esker_flashtrees::{FlashTree, Result, Tree};
+use common::{chip, fills, histories};
+use esker_flash::ftl::PageMapped;
+use esker_flashtrees::rivals::Rival;
+use esker_flashtrees::{Error, FlashTree, Result};
 
-fn btree(seed: u64) -> Result<Box<dyn FlashTree>> {
-    let nodes = PageNodes::new(chip::pages(seed), LEAF_BYTES);
-    Tree::new(nodes, chip::memory(seed)).map(chip::boxed)
-}
-
-fn bftl(seed: u64) -> Result<Box<dyn FlashTree>> {
-    Tree::new(Bftl::new(chip::device_pages(seed), Settings::published()), chip::memory(seed))
-        .map(chip::boxed)
-}
-
-fn bftl_of_budget(seed: u64) -> Result<Box<dyn FlashTree>> {
-    let memory = chip::memory(seed);
-    let settings = Settings::of_budget(memory / 4);
-    Tree::new(Bftl::new(chip::device_pages(seed), settings), memory).map(chip::boxed)
-}
-
-fn flashdb(seed: u64) -> Result<Box<dyn FlashTree>> {
-    let nodes = FlashDb::new(chip::pages(seed), chip::costs(seed), chip::memory(seed));
-    Tree::new(nodes, chip::memory(seed)).map(chip::boxed)
-}
-
-fn ipl(seed: u64) -> Result<Box<dyn FlashTree>> {
-    Tree::new(Ipl::new(chip::nand(seed)), chip::memory(seed)).map(chip::boxed)
-}
-
-fn inplace(seed: u64) -> Result<Box<dyn FlashTree>> {
+/// A tree on the chip of this number, in a memory that caches fewer nodes than a history makes.
+/// From 3 on the tables of a full chip fit, too.
+fn on_chip(rival: Rival, seed: u64) -> Result<Box<dyn FlashTree>> {
+    let memory = if seed >= 3 { 48 << 10 } else { [12, 12, 24][seed as usize] << 10 };
     let block = [8, 16, 16][seed as usize % 3] << 10;
-    Tree::new(InPlace::new(chip::nand(seed)), chip::memory(seed) + block).map(chip::boxed)
+    let memory = memory + if rival == Rival::InPlace { block } else { 0 };
+    rival.on_chip(chip::nand(seed), &chip::options(), memory)
 }
 
-fn ekv(seed: u64) -> Result<Box<dyn FlashTree>> {
-    Ekv::new(chip::tiny_ftl(seed, 2), TableIn::Host, chip::memory(seed) + (16 << 10))
-        .map(chip::boxed)
-}
-
-fn sequential(seed: u64) -> Result<Box<dyn FlashTree>> {
-    Sequential::new(chip::tiny_ftl(seed, 1), TableIn::Host, 6 << 10).map(chip::boxed)
+/// The stores of firmware on smaller chips, since they are slower.
+fn on_tiny_chip(rival: Rival, seed: u64) -> Result<Box<dyn FlashTree>> {
+    let (times, memory) = if rival == Rival::Ekv { (2, 32 << 10) } else { (1, 6 << 10) };
+    rival.on_chip(chip::tiny(seed, times), &chip::options(), memory)
 }
 
 #[test]
 fn a_btree_is_a_map() {
-    histories(btree);
+    histories(|seed| on_chip(Rival::BTree, seed), 60_000);
 }
 
 #[test]
 fn bftl_is_a_map() {
-    histories(bftl);
-    histories(bftl_of_budget);
+    histories(|seed| on_chip(Rival::Bftl, seed), 60_000);
+    histories(|seed| on_chip(Rival::BftlOfBudget, seed), 60_000);
 }
 
 #[test]
 fn flashdb_is_a_map() {
-    histories(flashdb);
+    histories(|seed| on_chip(Rival::FlashDb, seed), 60_000);
 }
 
 #[test]
 fn ipl_is_a_map() {
-    histories(ipl);
+    histories(|seed| on_chip(Rival::Ipl, seed), 60_000);
 }
 
 #[test]
 fn inplace_is_a_map() {
-    histories(inplace);
+    histories(|seed| on_chip(Rival::InPlace, seed), 60_000);
 }
 
 #[test]
 fn ekv_is_a_map() {
-    histories_of(ekv, 30_000);
+    histories(|seed| on_tiny_chip(Rival::Ekv, seed), 30_000);
 }
 
 #[test]
 fn sequential_storage_is_a_map() {
-    histories_of(sequential, 3_000);
+    histories(|seed| on_tiny_chip(Rival::Sequential, seed), 3_000);
+}
+
+#[test]
+fn all_are_maps_on_a_device_with_a_layer_inside() {
+    for rival in [Rival::BTree, Rival::BftlOfBudget, Rival::FlashDb, Rival::Ipl] {
+        let make = |seed| {
+            let ftl = PageMapped::format(chip::nand(seed), &chip::options())?;
+            rival.on_device(ftl, [12, 12, 24][seed as usize] << 10)
+        };
+        histories(make, 60_000);
+    }
 }
 
 #[test]
 fn a_full_chip_is_a_clear_error_and_removals_make_room() {
-    for make in [btree, bftl, bftl_of_budget, flashdb, ipl, inplace] {
-        fills(make(3).unwrap().as_mut());
+    for rival in Rival::ALL {
+        if ![Rival::Ekv, Rival::Sequential].contains(&rival) {
+            fills(on_chip(rival, 3).unwrap().as_mut());
+        }
     }
+}
+
+#[test]
+fn a_memory_that_is_too_small_is_refused_with_the_least_that_works() {
+    for rival in Rival::ALL {
+        let refused = rival.on_chip(chip::nand(0), &chip::options(), 1_000).err().unwrap();
+        let Error::Memory { needed_bytes, .. } = refused else { unreachable!("{refused}") };
+        assert!(needed_bytes > 1_000, "{refused}");
+        let enough = 2 * needed_bytes;
+        assert!(rival.on_chip(chip::nand(0), &chip::options(), enough).is_ok(), "{rival:?}");
+    }
+    let ftl = PageMapped::format(chip::nand(0), &chip::options()).unwrap();
+    let refused = Rival::InPlace.on_device(ftl, 1 << 20).err().unwrap();
+    assert!(refused.to_string().ends_with("use btree"), "{refused}");
 }

@@ -7,16 +7,9 @@ use esker_workload::Random;
 
 pub mod chip;
 
-/// Operations of a history.
-const OPERATIONS: u64 = 60_000;
-
-/// Runs random histories on trees of `make`, which gets a number from which the chip follows.
-pub fn histories(make: impl Fn(u64) -> Result<Box<dyn FlashTree>>) {
-    histories_of(make, OPERATIONS);
-}
-
-/// Runs random histories of so many operations.
-pub fn histories_of(make: impl Fn(u64) -> Result<Box<dyn FlashTree>>, operations: u64) {
+/// Runs random histories of so many operations, on trees of `make`, which gets a number from which
+/// the chip follows.
+pub fn histories(make: impl Fn(u64) -> Result<Box<dyn FlashTree>>, operations: u64) {
     for seed in 0..3 {
         let first = history(make(seed).unwrap().as_mut(), seed, operations);
         let again = history(make(seed).unwrap().as_mut(), seed, operations);
