@@ -9,9 +9,9 @@
 //! **The rule.** Every operation costs what its mode costs, and would have cost something else in
 //! the other one. The sum of the differences, at least 0, is compared with the cost of changing
 //! modes and back: when it reaches that, the node changes its mode and the sum is 0 (a task system
-//! of two states, for which the paper has it 3-competitive). Costs are those of the chip, and are counted where there are
-//! any: a node that is read from the cache costs nothing in either mode, and several changes until
-//! it leaves the cache are one write in disk mode.
+//! of two states, for which the paper has it 3-competitive). Costs are those of the chip, and are
+//! counted where there are any: a node that is read from the cache costs nothing in either mode,
+//! and several changes until it leaves the cache are one write in disk mode.
 //!
 //! Not in the paper, in its favour: the write-back cache; a node that changes to log mode keeps its
 //! page, so that this costs nothing. Memory: the table of pages, and for each node 4 bytes of mode
