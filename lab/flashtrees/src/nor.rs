@@ -2,9 +2,10 @@
 //!
 //! NOR is written in words of 4 bytes, in any order, and a word that is not erased can get more
 //! zeros. NAND is programmed in whole pages, in ascending order and once. So such a store cannot be
-//! put on NAND as it is: `sequential-storage` refuses words of more than 32 bytes, `ekv` has words
-//! of at most 4, and both write the header of an erase page after its content. Here a word is
-//! written into a page in memory, and the page is written out of place by a translation layer.
+//! put on NAND as it is: `sequential-storage` refuses words of more than 32 bytes and clears the
+//! header of an item that is removed; `ekv` has words of at most 4 and writes the header of a chunk
+//! after its content. Here a word is written into a page in memory, and the page is written out of
+//! place by a translation layer.
 //!
 //! **What it costs, and what it does not.** Pages are cached, write-back, in all the memory that
 //! the store does not need for itself: words of the same page are one program, and reads of a
@@ -185,9 +186,14 @@ impl<F: Ftl> Nor<F> {
         let node = u32::try_from(page).unwrap_or(u32::MAX);
         if self.cache.touch(node).is_none() {
             while self.cache.len() >= self.frames {
-                if let Some(old) = self.cache.remove_oldest().filter(|frame| frame.is_dirty) {
-                    self.begin();
-                    self.ftl.write(Lpn(old.node), old.page.bytes())?;
+                let Some(old) = self.cache.remove_oldest() else { break };
+                self.begin();
+                if old.is_dirty
+                    && let Err(error) = self.ftl.write(Lpn(old.node), old.page.bytes())
+                {
+                    // What was not written stays to be written.
+                    self.cache.insert(old);
+                    return Err(error);
                 }
             }
             let mut image = Page::new(self.layout, node, 0);

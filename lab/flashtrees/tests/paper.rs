@@ -14,11 +14,11 @@ use esker_flashtrees::{FlashTree, Tree};
 
 const MEMORY: usize = 128 << 10;
 
-/// Updates, the first third of which are not measured: 150,000, or as many as the model has with a
-/// budget of 2.
+/// Updates, the first third of which are not measured: 150,000, or with a budget of 2 as many as the
+/// model has. BFTL's table does not fit with many more.
 fn updates() -> u64 {
     let budget = std::env::var("ESKER_TEST_BUDGET").ok().and_then(|text| text.parse().ok());
-    150_000 * budget.unwrap_or(1_u64).clamp(1, 20)
+    150_000 * budget.unwrap_or(1_u64).clamp(1, 2)
 }
 
 /// A chip on which garbage is collected in every run: 12 MiB for 300,000 updates.

@@ -7,7 +7,8 @@
 //! the root of its level and whose entries fell below a quarter of a page is merged with a
 //! neighbour of the same parent where both fit in four fifths of a page; an empty leaf may stay
 //! where its neighbours are too full. T4: between operations the cache holds at most what the
-//! budget leaves beside the backing's tables.
+//! budget leaves beside the backing's tables. T5: after an operation on flash failed, the tree
+//! refuses all others.
 
 mod shrink;
 mod split;
@@ -118,6 +119,8 @@ pub struct Tree<B> {
     root: u32,
     /// The level of the root.
     height: u8,
+    /// An operation failed after it may have changed something.
+    is_failed: bool,
 }
 
 impl<B: Backing> Tree<B> {
@@ -130,7 +133,7 @@ impl<B: Backing> Tree<B> {
         layout.require()?;
         let root = backing.allocate()?;
         let cache = Cache::default();
-        let mut tree = Self { backing, layout, cache, budget, root, height: 0 };
+        let mut tree = Self { backing, layout, cache, budget, root, height: 0, is_failed: false };
         tree.fit()?;
         tree.create(root, 0, &[])?;
         Ok(tree)
@@ -166,6 +169,20 @@ impl<B: Backing> Tree<B> {
             needed_bytes: self.table_bytes() + FRAMES_MIN * self.frame_bytes(),
             budget_bytes: self.budget,
         })
+    }
+
+    /// Does an operation in the memory that there is, before and after it.
+    fn guarded<T>(&mut self, operation: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.is_failed {
+            let what = format!("an operation on {} failed: make it anew", self.backing.name());
+            return Err(Error::Refused(what));
+        }
+        let done = self.fit().and_then(|()| operation(self)).and_then(|done| {
+            self.fit()?;
+            Ok(done)
+        });
+        self.is_failed = !matches!(done, Ok(_) | Err(Error::Memory { .. }));
+        done
     }
 
     /// Evicts what the budget has no room for any more.
@@ -250,33 +267,34 @@ impl<B: Backing> FlashTree for Tree<B> {
 
     fn put(&mut self, key: u64, value: u64) -> Result<()> {
         self.backing.admit(usize::from(self.height) + 2)?;
-        self.fit()?;
-        let (mut path, leaf) = self.descend(key)?;
-        let page = &self.load(leaf, 0)?.page;
-        if page.is_full() && page.search(key).is_err() {
-            self.split_and_insert(&mut path, leaf, key, value)?;
-        } else {
-            self.change(leaf, 0, &Change::Put { key, value })?;
-        }
-        self.fit()
+        self.guarded(|tree| {
+            let (mut path, leaf) = tree.descend(key)?;
+            let page = &tree.load(leaf, 0)?.page;
+            if page.is_full() && page.search(key).is_err() {
+                return tree.split_and_insert(&mut path, leaf, key, value);
+            }
+            tree.change(leaf, 0, &Change::Put { key, value })
+        })
     }
 
     fn remove(&mut self, key: u64) -> Result<()> {
         self.backing.admit(0)?;
-        self.fit()?;
-        let (path, leaf) = self.descend(key)?;
-        if self.load(leaf, 0)?.page.search(key).is_ok() {
-            self.change(leaf, 0, &Change::Remove { key })?;
-            self.shrink(&path, leaf)?;
-        }
-        self.fit()
+        self.guarded(|tree| {
+            let (path, leaf) = tree.descend(key)?;
+            if tree.load(leaf, 0)?.page.search(key).is_err() {
+                return Ok(());
+            }
+            tree.change(leaf, 0, &Change::Remove { key })?;
+            tree.shrink(&path, leaf)
+        })
     }
 
     fn get(&mut self, key: u64) -> Result<Option<u64>> {
-        self.fit()?;
-        let (_, leaf) = self.descend(key)?;
-        let page = &self.load(leaf, 0)?.page;
-        Ok(page.search(key).ok().map(|at| page.value(at)))
+        self.guarded(|tree| {
+            let (_, leaf) = tree.descend(key)?;
+            let page = &tree.load(leaf, 0)?.page;
+            Ok(page.search(key).ok().map(|at| page.value(at)))
+        })
     }
 
     fn range(
@@ -286,27 +304,28 @@ impl<B: Backing> FlashTree for Tree<B> {
         order: Order,
         visit: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<()> {
-        self.fit()?;
-        self.walk(from, to, order, visit)
+        self.guarded(|tree| tree.walk(from, to, order, visit))
     }
 
     fn flush(&mut self) -> Result<()> {
-        for node in self.cache.nodes() {
-            if let Some(mut frame) = self.cache.remove(node) {
-                self.backing.evict(&mut frame, &mut self.cache)?;
-                frame.is_dirty = false;
-                self.cache.insert(frame);
+        self.guarded(|tree| {
+            for node in tree.cache.nodes() {
+                if let Some(mut frame) = tree.cache.remove(node) {
+                    tree.backing.evict(&mut frame, &mut tree.cache)?;
+                    frame.is_dirty = false;
+                    tree.cache.insert(frame);
+                }
             }
-        }
-        self.backing.flush(&mut self.cache)?;
-        self.fit()
+            tree.backing.flush(&mut tree.cache)
+        })
     }
 
     fn check(&mut self) -> Result<u64> {
-        self.fit()?;
-        let (entries, nodes) = self.check_nodes()?;
-        self.backing.check(nodes)?;
-        Ok(entries)
+        self.guarded(|tree| {
+            let (entries, nodes) = tree.check_nodes()?;
+            tree.backing.check(nodes)?;
+            Ok(entries)
+        })
     }
 
     fn memory(&self) -> Memory {

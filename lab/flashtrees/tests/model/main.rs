@@ -2,12 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
+mod chip;
+mod histories;
+mod planted;
 
-use common::{chip, fills, histories};
 use esker_flash::ftl::PageMapped;
+use esker_flash::nand::Cut;
 use esker_flashtrees::rivals::Rival;
 use esker_flashtrees::{Error, FlashTree, Result};
+use esker_workload::Random;
+use histories::{fills, histories};
 
 /// A tree on the chip of this number, in a memory that caches fewer nodes than a history makes.
 /// From 3 on the tables of a full chip fit, too.
@@ -76,6 +80,25 @@ fn a_full_chip_is_a_clear_error_and_removals_make_room() {
     for rival in Rival::ALL {
         if ![Rival::Ekv, Rival::Sequential].contains(&rival) {
             fills(on_chip(rival, 3).unwrap().as_mut());
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_is_an_error_and_so_is_what_follows() {
+    for rival in Rival::ALL {
+        for operations in [40, 123, 300] {
+            let mut nand = chip::nand(1);
+            nand.cut_after(operations, Cut::Torn);
+            let Ok(mut tree) = rival.on_chip(nand, &chip::options(), 48 << 10) else { continue };
+            let mut random = Random::new(operations);
+            let cut = (0..20_000).find_map(|_| {
+                let (key, value) = (random.bits(), random.bits());
+                tree.put(key, value).and_then(|()| tree.get(value)).err()
+            });
+            let cut = cut.unwrap().to_string();
+            assert!(cut.contains("power") || cut.contains("PowerCut"), "{rival:?}: {cut}");
+            assert!(tree.flush().is_err(), "{rival:?}");
         }
     }
 }

@@ -1,11 +1,9 @@
-//! What the tests of all trees share: chips, random histories, judgements.
+//! Random histories, compared with a map.
 
 use std::collections::BTreeMap;
 
 use esker_flashtrees::{Error, FlashTree, Order, Result};
 use esker_workload::Random;
-
-pub mod chip;
 
 /// Runs random histories of so many operations, on trees of `make`, which gets a number from which
 /// the chip follows.
