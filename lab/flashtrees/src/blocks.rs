@@ -1,4 +1,5 @@
 //! Free erase units, for trees that erase on their own: the one that was erased least is taken.
+//! Units that are never emptied keep their few erases: there is no static wear levelling.
 //!
 //! Memory as it is counted: what [`EraseUnits`] says of each unit.
 

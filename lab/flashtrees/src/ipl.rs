@@ -1,7 +1,7 @@
 //! In-page logging: changes of a node beside it, in the same erase unit (Lee, Moon, SIGMOD 2007).
 //!
-//! An erase unit is a block, with places for data pages and a log region of half of its pages,
-//! which is the best share for small changes that the paper sweeps to. A change is made in the
+//! An erase unit is a block, with places for data pages and a log region of half of its pages, the
+//! largest share of the paper's sweep: changes are far smaller than nodes. A change is made in the
 //! cached image of a node and appended to its *log sector* in memory. When that is full, or when
 //! the node leaves the cache, it is programmed into the log region; the data page is not written.
 //! To read a node is to read its data page and its log sectors. When the unit has no page left it

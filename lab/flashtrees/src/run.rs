@@ -1,10 +1,10 @@
 //! A workload on a tree, and what it cost.
 
 use esker_flash::nand::{Cause, Counters};
-use esker_workload::{Kind, Request};
+use esker_workload::{Kind, Random, Request};
 
 use crate::error::Result;
-use crate::tree::FlashTree;
+use crate::tree::{Chip, FlashTree, Order};
 
 /// What a run cost, after its warm-up.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Report {
     pub memory_bytes: usize,
     /// Erases of a block, in the mean over all blocks, since the chip was new.
     pub erases_per_block: f64,
-    /// Lookups that found a value.
+    /// Lookups that found a value, or entries that ranges visited.
     pub found: u64,
 }
 
@@ -67,6 +67,45 @@ impl Report {
     }
 }
 
+/// What has been measured so far.
+#[derive(Clone, Copy, Debug)]
+struct Meter {
+    before: Chip,
+    operations: u64,
+    updates: u64,
+    found: u64,
+    memory_bytes: usize,
+}
+
+impl Meter {
+    fn new(tree: &dyn FlashTree) -> Self {
+        let memory_bytes = tree.memory().used();
+        Self { before: tree.chip(), operations: 0, updates: 0, found: 0, memory_bytes }
+    }
+
+    fn count(&mut self, tree: &dyn FlashTree, is_update: bool, found: u64) {
+        self.operations += 1;
+        self.updates += u64::from(is_update);
+        self.found += found;
+        self.memory_bytes = self.memory_bytes.max(tree.memory().used());
+    }
+
+    fn report(&self, tree: &dyn FlashTree) -> Report {
+        let chip = tree.chip();
+        let (total, blocks) = (chip.counters.total(), chip.geometry.blocks());
+        Report {
+            tree: tree.name(),
+            operations: self.operations,
+            updates: self.updates,
+            device_ns: chip.end_ns.saturating_sub(self.before.end_ns),
+            counters: chip.counters.since(&self.before.counters),
+            memory_bytes: self.memory_bytes,
+            erases_per_block: total.erases as f64 / f64::from(blocks),
+            found: self.found,
+        }
+    }
+}
+
 /// Runs requests until `updates` updates are done, and measures after the first `warm_up` of them.
 ///
 /// # Errors
@@ -77,38 +116,55 @@ pub fn run(
     warm_up: u64,
     updates: u64,
 ) -> Result<Report> {
-    let (mut done, mut operations, mut found, mut memory_bytes) = (0, 0, 0, 0);
-    let mut before = tree.chip();
-    let mut measured_from = 0;
+    let (mut done, mut meter) = (0, Meter::new(tree));
     for request in requests {
-        if request.kind != Kind::Lookup {
+        let is_update = request.kind != Kind::Lookup;
+        if is_update {
             if done == warm_up {
-                before = tree.chip();
-                (operations, measured_from) = (0, done);
+                let memory_bytes = meter.memory_bytes;
+                meter = Meter { memory_bytes, ..Meter::new(tree) };
             }
             if done == updates {
                 break;
             }
             done += 1;
         }
+        let mut found = 0;
         match request.kind {
             Kind::Put => tree.put(request.number, request.version)?,
             Kind::Delete => tree.remove(request.number)?,
-            Kind::Lookup => found += u64::from(tree.get(request.number)?.is_some()),
+            Kind::Lookup => found = u64::from(tree.get(request.number)?.is_some()),
         }
-        operations += 1;
-        memory_bytes = memory_bytes.max(tree.memory().used());
+        meter.count(tree, is_update, found);
     }
-    let chip = tree.chip();
-    let (total, blocks) = (chip.counters.total(), chip.geometry.blocks());
-    Ok(Report {
-        tree: tree.name(),
-        operations,
-        updates: done - measured_from,
-        device_ns: chip.end_ns - before.end_ns,
-        counters: chip.counters.since(&before.counters),
-        memory_bytes,
-        erases_per_block: total.erases as f64 / f64::from(blocks),
-        found,
-    })
+    Ok(meter.report(tree))
+}
+
+/// Measures `count` ranges of `entries` entries each, that begin at keys drawn evenly from the
+/// middle half of all keys.
+///
+/// # Errors
+/// Those of the tree.
+pub fn ranges(
+    tree: &mut dyn FlashTree,
+    seed: u64,
+    count: u64,
+    entries: u64,
+    order: Order,
+) -> Result<Report> {
+    let (mut random, mut meter) = (Random::new(seed), Meter::new(tree));
+    for _ in 0..count {
+        let start = (1 << 62) + random.below(1 << 63);
+        let (from, to) = match order {
+            Order::Ascending => (start, u64::MAX),
+            Order::Descending => (0, start),
+        };
+        let mut found = 0;
+        tree.range(from, to, order, &mut |_, _| {
+            found += 1;
+            found < entries
+        })?;
+        meter.count(tree, false, found);
+    }
+    Ok(meter.report(tree))
 }
