@@ -79,11 +79,12 @@ impl<F: Ftl> Bftl<F> {
         let layout = Layout { entries_max, ..Layout::of_page(page_bytes) };
         let buffer_units = settings.buffer_units.max(1);
         let settings = Settings { buffer_units, list_max: settings.list_max.max(2), ..settings };
+        let nodes_of_page = units_of_page(page_bytes, INDEX_UNIT_BYTES);
         Self {
+            lists: Lists::new(pages.number_bytes(), nodes_of_page),
             pages,
             layout,
             settings,
-            lists: Lists::new(units_of_page(page_bytes, INDEX_UNIT_BYTES)),
             buffer: Vec::with_capacity(buffer_units),
             unused: Vec::new(),
             next: 0,

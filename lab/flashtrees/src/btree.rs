@@ -1,7 +1,7 @@
 //! A B+tree whose nodes are pages, behind a write-back cache.
 //!
-//! A node has the number of its page in the translation layer, whose table is the node table: 4
-//! bytes a node, counted against the memory. A changed node is written, out of place, when it
+//! A node has the number of its page in the translation layer, whose table is the node table: 2 to
+//! 4 bytes a node, counted against the memory. A changed node is written, out of place, when it
 //! leaves the cache; its parent is not. Garbage collection moves pages and changes the table.
 //!
 //! Nodes have one page. Among sizes of whole pages that is the size with the least time to read by

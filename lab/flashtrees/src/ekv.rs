@@ -34,7 +34,7 @@ impl<F: Ftl> Flash for Shared<F> {
     type Error = esker_flash::Error;
 
     fn page_count(&self) -> usize {
-        (self.0.borrow().bytes() / ERASE_BYTES).min(ekv::config::MAX_PAGE_COUNT)
+        self.0.borrow().bytes() / ERASE_BYTES
     }
 
     async fn erase(&mut self, page: PageID) -> esker_flash::Result<()> {
@@ -73,7 +73,7 @@ impl<F: Ftl> Ekv<F> {
     pub fn new(ftl: F, table: TableIn, budget: usize) -> Result<Self> {
         let buffer_max = (budget / 8 / CHANGE_BYTES).max(1);
         let own = size_of::<Database<Shared<F>, NoopRawMutex>>() + buffer_max * CHANGE_BYTES;
-        let nor = Nor::new(ftl, table)?;
+        let nor = Nor::new(ftl, table, ekv::config::MAX_PAGE_COUNT * ERASE_BYTES)?;
         let taken = own + nor.table_bytes();
         let nor = nor.with_cache(budget.saturating_sub(taken));
         let least = taken + nor.cache_least();

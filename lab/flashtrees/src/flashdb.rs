@@ -14,7 +14,7 @@
 //! and several changes until it leaves the cache are one write in disk mode.
 //!
 //! Not in the paper, in its favour: the write-back cache; a node that changes to log mode keeps its
-//! page, so that this costs nothing. Memory: the table of pages, and for each node 4 bytes of mode
+//! page, so that this costs nothing. Memory: the table of pages, and for each node 2 bytes of mode
 //! and sum, beside the lists. Lists have a quarter of the memory: when it is used, nodes that are
 //! changed leave log mode.
 
@@ -40,20 +40,26 @@ pub enum Mode {
     Log,
 }
 
+/// 15 bits of sum and one of mode.
 #[derive(Clone, Copy, Debug)]
 struct State {
     mode: Mode,
-    /// What the other mode would have saved, in nanoseconds.
-    sum_ns: u64,
+    /// What the other mode would have saved; at most [`SUM_MAX`].
+    sum: u16,
 }
 
-/// Times of the chip, in nanoseconds.
+/// Bytes of a state in memory.
+const STATE_BYTES: usize = 2;
+const SUM_MAX: u32 = 0x7fff;
+/// A write, in the unit of costs.
+const WRITE: u32 = 1_000;
+
+/// Times of the chip, in thousandths of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    read_ns: u64,
-    write_ns: u64,
+    read: u32,
     /// A change in log mode: its share of a log page and of a semi-compaction.
-    entry_ns: u64,
+    entry: u32,
 }
 
 impl Costs {
@@ -63,26 +69,27 @@ impl Costs {
     pub fn new(timing: &Timing, page_bytes: usize, pages_per_block: u32) -> Self {
         let transfer = timing.transfer_ns_per_page;
         let erase = timing.erase_ns / u64::from(pages_per_block.max(1));
-        let write_ns = timing.program_ns + transfer + erase;
-        let entries = units_of_page(page_bytes, UNIT_BYTES).max(1) as u64;
-        let entry_ns = write_ns / entries + write_ns / LIST_MAX as u64;
-        Self { read_ns: timing.read_ns + transfer, write_ns, entry_ns }
+        let write_ns = (timing.program_ns + transfer + erase).max(1);
+        let read = (timing.read_ns + transfer) * u64::from(WRITE) / write_ns;
+        let entries = units_of_page(page_bytes, UNIT_BYTES).max(1) as u32;
+        let read = u32::try_from(read).unwrap_or(SUM_MAX).min(SUM_MAX);
+        Self { read, entry: WRITE / entries + WRITE / LIST_MAX as u32 }
     }
 
     /// What a change of modes and back costs: reading the log and writing the page, and nothing.
-    const fn both_changes_ns(&self, pages: usize) -> u64 {
-        self.read_ns * pages as u64 + self.write_ns
+    const fn both_changes(&self, pages: usize) -> u32 {
+        self.read * pages as u32 + WRITE
     }
 }
 
 impl State {
+    const NEW: Self = Self { mode: Mode::Disk, sum: 0 };
+
     /// Counts an operation; answers whether the mode changes.
-    fn count(&mut self, cost: u64, other: u64, both_changes: u64) -> bool {
-        self.sum_ns = self.sum_ns.saturating_add(cost).saturating_sub(other);
-        let changes = self.sum_ns >= both_changes;
-        if changes {
-            self.sum_ns = 0;
-        }
+    fn count(&mut self, cost: u32, other: u32, both_changes: u32) -> bool {
+        let sum = u32::from(self.sum).saturating_add(cost).saturating_sub(other).min(SUM_MAX);
+        let changes = sum >= both_changes.min(SUM_MAX);
+        self.sum = if changes { 0 } else { sum as u16 };
         changes
     }
 }
@@ -110,7 +117,7 @@ impl<F: Ftl> FlashDb<F> {
         let page = vec![0; pages.page_bytes()];
         Self {
             layout: Layout::of_page(page.len()),
-            lists: Lists::new(units_of_page(page.len(), UNIT_BYTES)),
+            lists: Lists::new(pages.number_bytes(), units_of_page(page.len(), UNIT_BYTES)),
             pages,
             costs,
             lists_bytes_max: budget / 4,
@@ -130,7 +137,7 @@ impl<F: Ftl> FlashDb<F> {
     fn state(&mut self, node: u32) -> &mut State {
         let at = node as usize;
         if self.states.len() <= at {
-            self.states.resize(at + 1, State { mode: Mode::Disk, sum_ns: 0 });
+            self.states.resize(at + 1, State::NEW);
         }
         &mut self.states[at]
     }
@@ -216,7 +223,7 @@ impl<F: Ftl> Backing for FlashDb<F> {
 
     fn allocate(&mut self) -> Result<u32> {
         let node = self.pages.allocate()?;
-        *self.state(node) = State { mode: Mode::Disk, sum_ns: 0 };
+        *self.state(node) = State::NEW;
         self.nodes += 1;
         Ok(node)
     }
@@ -224,12 +231,12 @@ impl<F: Ftl> Backing for FlashDb<F> {
     fn fetch(&mut self, node: u32, _level: u8, page: &mut Page) -> Result<()> {
         self.replay(node, page)?;
         let (costs, logs) = (self.costs, self.lists.of(node).len());
-        let disk = costs.read_ns;
+        let disk = costs.read;
         let state = self.state(node);
         // A node that logs its changes has half of the longest list, in the mean.
-        let log = disk * (1 + if state.mode == Mode::Log { logs } else { LIST_MAX / 2 }) as u64;
+        let log = disk * (1 + if state.mode == Mode::Log { logs } else { LIST_MAX / 2 }) as u32;
         let (cost, other) = if state.mode == Mode::Log { (log, disk) } else { (disk, log) };
-        if state.count(cost, other, costs.both_changes_ns(logs)) {
+        if state.count(cost, other, costs.both_changes(logs)) {
             // The node is written when it leaves the cache after its next change.
             state.mode = if state.mode == Mode::Log { Mode::Disk } else { Mode::Log };
             self.switches += 1;
@@ -253,8 +260,8 @@ impl<F: Ftl> Backing for FlashDb<F> {
         }
         let (costs, logs) = (self.costs, self.lists.of(node).len());
         // The first change since the node was cached is the one that would make it be written.
-        let disk = if frame.changes <= 1 { costs.write_ns } else { 0 };
-        let is_due = self.state(node).count(costs.entry_ns, disk, costs.both_changes_ns(logs));
+        let disk = if frame.changes <= 1 { WRITE } else { 0 };
+        let is_due = self.state(node).count(costs.entry, disk, costs.both_changes(logs));
         if is_due || self.lists.bytes() > self.lists_bytes_max {
             self.state(node).mode = Mode::Disk;
             self.switches += 1;
@@ -270,9 +277,9 @@ impl<F: Ftl> Backing for FlashDb<F> {
         }
         self.write(frame.node, &frame.page)?;
         let costs = self.costs;
-        let log = costs.entry_ns * u64::from(frame.changes);
+        let log = costs.entry * frame.changes.min(SUM_MAX);
         let state = self.state(frame.node);
-        if state.mode == Mode::Disk && state.count(costs.write_ns, log, costs.both_changes_ns(0)) {
+        if state.mode == Mode::Disk && state.count(WRITE, log, costs.both_changes(0)) {
             state.mode = Mode::Log;
             self.switches += 1;
         }
@@ -291,7 +298,7 @@ impl<F: Ftl> Backing for FlashDb<F> {
     }
 
     fn table_bytes(&self) -> usize {
-        let states = 4 * self.states.len();
+        let states = STATE_BYTES * self.states.len();
         self.pages.table_bytes() + self.lists.bytes() + states + self.layout.page_bytes
     }
 

@@ -1,14 +1,17 @@
 //! Which pages have changes of which node: lists, oldest page first, and how many lists name each
 //! page.
 //!
-//! Memory as it is counted: 4 bytes for each element of a list and 1 for its length, and 1 byte for
-//! each page that a list may name, or 2 where a page can have units of more than 255 nodes.
+//! Memory as it is counted: a page number for each element of a list and a byte for its length, and
+//! a byte for each page that a list may name, or 2 where a page can have units of more than 255
+//! nodes.
 
 use crate::error::{Result, broken};
 
 /// The pages of each node.
 #[derive(Debug)]
 pub struct Lists {
+    /// Bytes of a page number.
+    number_bytes: usize,
     /// Bytes of a count of lists.
     count_bytes: usize,
     lists: Vec<Vec<u32>>,
@@ -19,11 +22,12 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// No list. A page has changes of at most `nodes_of_page` nodes.
+    /// No list. A page has a number of `number_bytes`, and changes of at most `nodes_of_page` nodes.
     #[must_use]
-    pub const fn new(nodes_of_page: usize) -> Self {
+    pub fn new(number_bytes: usize, nodes_of_page: usize) -> Self {
         let count_bytes = if nodes_of_page > 255 { 2 } else { 1 };
-        Self { count_bytes, lists: Vec::new(), elements: 0, named: Vec::new(), pages: 0 }
+        let (lists, named) = (Vec::new(), Vec::new());
+        Self { number_bytes, count_bytes, lists, elements: 0, named, pages: 0 }
     }
 
     /// The pages of a node, oldest first.
@@ -84,7 +88,7 @@ impl Lists {
     /// Memory in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        4 * self.elements + self.lists.len() + self.count_bytes * self.named.len()
+        self.number_bytes * self.elements + self.lists.len() + self.count_bytes * self.named.len()
     }
 
     /// Compares counts with a recount.
@@ -113,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_page_is_given_up_with_its_last_list() {
-        let mut lists = Lists::new(15);
+        let mut lists = Lists::new(2, 15);
         for (node, page) in [(0, 5), (1, 5), (1, 5), (0, 6)] {
             lists.push(node, page);
         }

@@ -19,7 +19,7 @@ use esker_flash::{Error, Ftl, Result};
 
 use crate::cache::{Cache, FRAME_BYTES, Frame};
 use crate::page::{Layout, Page};
-use crate::space::TableIn;
+use crate::space::{TableIn, layer_bytes};
 
 /// Bytes that are erased together.
 pub const ERASE_BYTES: usize = 4_096;
@@ -37,25 +37,28 @@ pub struct Nor<F> {
     ftl: F,
     table: TableIn,
     layout: Layout,
+    bytes: usize,
     cache: Cache,
     frames: usize,
     trims: usize,
 }
 
 impl<F: Ftl> Nor<F> {
-    /// Flash that is erased, with the least cache.
+    /// Flash of at most `bytes_max` that is erased, with the least cache.
     ///
     /// # Errors
     /// Pages of which there are no whole number in [`ERASE_BYTES`].
-    pub fn new(ftl: F, table: TableIn) -> Result<Self> {
+    pub fn new(ftl: F, table: TableIn, bytes_max: usize) -> Result<Self> {
         let page_bytes = ftl.geometry().page_size() as usize;
         if !ERASE_BYTES.is_multiple_of(page_bytes) {
             let what = format!("pages of {page_bytes} bytes: use a divisor of {ERASE_BYTES}");
             return Err(Error::Geometry(what));
         }
         let layout = Layout::of_page(page_bytes);
+        let bytes = (ftl.logical_pages() as usize * page_bytes).min(bytes_max);
+        let bytes = bytes - bytes % ERASE_BYTES;
         let (cache, frames) = (Cache::default(), FRAMES_MIN);
-        Ok(Self { ftl, table, layout, cache, frames, trims: 0 })
+        Ok(Self { ftl, table, layout, bytes, cache, frames, trims: 0 })
     }
 
     /// With a cache of `bytes`, or the least one if that is larger.
@@ -71,19 +74,14 @@ impl<F: Ftl> Nor<F> {
     }
 
     /// Bytes, in whole erase pages.
-    pub fn bytes(&self) -> usize {
-        let all = self.ftl.logical_pages() as usize * self.layout.page_bytes;
-        all - all % ERASE_BYTES
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Memory of the table, where it is in the host, in bytes.
     pub fn table_bytes(&self) -> usize {
-        let geometry = self.ftl.geometry();
         match self.table {
-            TableIn::Host => {
-                let valid = (geometry.pages() as usize).div_ceil(8);
-                4 * self.ftl.logical_pages() as usize + valid + 4 * geometry.blocks() as usize
-            }
+            TableIn::Host => layer_bytes(self.ftl.geometry(), self.bytes / self.layout.page_bytes),
             TableIn::Device => 0,
         }
     }
@@ -227,7 +225,7 @@ mod tests {
         let preset = preset("slc512").unwrap();
         let nand = NandSim::<Bytes>::with_clock(preset.geometry(Some(64)).unwrap(), preset.timing);
         let ftl = PageMapped::format(nand, &Options::default()).unwrap();
-        let mut nor = Nor::new(ftl, TableIn::Host).unwrap();
+        let mut nor = Nor::new(ftl, TableIn::Host, 16 << 10).unwrap();
         let data: Vec<u8> = (0..1_500).map(|byte| byte as u8).collect();
         nor.write(300, &data).unwrap();
         nor.write(4_096, &[1; 8]).unwrap();

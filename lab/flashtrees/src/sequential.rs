@@ -101,7 +101,7 @@ impl<F: Ftl> Sequential<F> {
     /// # Errors
     /// A budget that is too small; a chip that is.
     pub fn new(ftl: F, table: TableIn, budget: usize) -> Result<Self> {
-        let nor = Nor::new(ftl, table)?;
+        let nor = Nor::new(ftl, table, usize::MAX)?;
         let pages = nor.bytes() / ERASE_BYTES;
         let keys = (budget / 4 / POINTER_BYTES).max(1);
         let tables = keys * POINTER_BYTES + pages * PAGE_BYTES + nor.table_bytes();

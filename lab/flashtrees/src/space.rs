@@ -4,17 +4,17 @@
 //! all trees that need one. It is either software of the host beside the tree, and its table is
 //! counted against the tree's memory, or it is inside the device.
 //!
-//! The table as a firmware holds it: 4 bytes for each page number in use, in which numbers that
-//! are not in use are chained; a bit for each page of flash, whether it is valid; 4 bytes for each
-//! block, with its valid pages and its erases. The owner of a page is in its spare area, which
-//! garbage collection reads with the page. The simulated layer has the same knowledge in larger
-//! tables, so it reads and programs the same.
+//! The table as a firmware holds it ([`layer_bytes`]): a page of flash for each page number in use,
+//! in 2 to 4 bytes, as the chip needs; numbers that are not in use are chained in it; a bit for
+//! each page of flash, whether it is valid; the valid pages and the erases of each block. The owner
+//! of a page is in its spare area, which garbage collection reads with the page. The simulated
+//! layer has the same knowledge in larger tables, so it reads and programs the same.
 //!
 //! Page numbers that are given up are not trimmed but used again, the last one first: a trim that
 //! survives power cuts costs a page now and then.
 
 use esker_flash::nand::Lpn;
-use esker_flash::{Ftl, Nand};
+use esker_flash::{Ftl, Geometry, Nand};
 
 use crate::error::{Error, Result};
 
@@ -25,6 +25,25 @@ pub enum TableIn {
     Host,
     /// In the device.
     Device,
+}
+
+/// Bytes of a number below `count`, 2 to 4.
+#[must_use]
+pub const fn number_bytes(count: usize) -> usize {
+    match count {
+        0..=0x1_0000 => 2,
+        0x1_0001..=0x100_0000 => 3,
+        _ => 4,
+    }
+}
+
+/// Memory of a translation layer in bytes, with so many page numbers.
+#[must_use]
+pub fn layer_bytes(geometry: &Geometry, numbers: usize) -> usize {
+    let (pages, blocks) = (geometry.pages() as usize, geometry.blocks() as usize);
+    // Erases in 2 bytes; valid pages.
+    let block = 2 + if geometry.pages_per_block() < 256 { 1 } else { 2 };
+    number_bytes(pages) * numbers + pages.div_ceil(8) + block * blocks
 }
 
 /// Pages of a translation layer, each operation after the one before it has ended.
@@ -108,14 +127,15 @@ impl<F: Ftl> Pages<F> {
 
     /// Memory of the table that counts for the tree, in bytes.
     pub fn table_bytes(&self) -> usize {
-        let geometry = self.ftl.geometry();
         match self.table {
-            TableIn::Host => {
-                let (pages, blocks) = (geometry.pages() as usize, geometry.blocks() as usize);
-                4 * self.next as usize + pages.div_ceil(8) + 4 * blocks
-            }
+            TableIn::Host => layer_bytes(self.ftl.geometry(), self.next as usize),
             TableIn::Device => 0,
         }
+    }
+
+    /// Bytes of a page number.
+    pub fn number_bytes(&self) -> usize {
+        number_bytes(self.ftl.logical_pages() as usize)
     }
 
     /// The numbers in use.

@@ -65,7 +65,7 @@ fn the_btree_reads_and_writes_what_the_model_expects() {
 /// none of them should lose to.
 #[test]
 fn bftl_and_ipl_are_slower_than_flashdb_and_rewriting_in_place_is_the_slowest() {
-    for (ltu, updates, erases_min) in [(0.1, updates(), 3.0), (2.0, updates() / 2, 0.0)] {
+    for (ltu, updates, erases_min) in [(0.1, updates(), 3.0), (2.0, updates() / 3, 0.0)] {
         println!("LTU {} %", ltu * 100.0);
         let of = |rival| {
             let report = measure(rival, Workload::synthetic(3, ltu), updates);
@@ -85,7 +85,7 @@ fn bftl_and_ipl_are_slower_than_flashdb_and_rewriting_in_place_is_the_slowest() 
 /// `sequential-storage` with a thousand keys. Both run over a layer that emulates NOR.
 #[test]
 fn stores_of_firmware_run_on_the_same_chip() {
-    let updates = updates() / 5;
+    let updates = updates() / 6;
     for of in [Rival::Ekv, Rival::BTree] {
         let mut tree = rival(of, chip(256));
         let workload = Workload::synthetic(3, 0.1);
@@ -132,7 +132,7 @@ fn the_trees_on_a_device() {
         let nand = NandSim::<Bytes>::with_clock(geometry, preset.timing);
         let ftl = PageMapped::format(nand, &Options::default()).unwrap();
         let mut tree = of.on_device(ftl, MEMORY).unwrap();
-        let (workload, updates) = (Workload::synthetic(3, 0.1), updates() / 2);
+        let (workload, updates) = (Workload::synthetic(3, 0.1), updates() / 3);
         let report = run(tree.as_mut(), workload, updates / 3, updates).unwrap();
         println!("{:<12} {}", of.name(), report.line());
         assert!(report.memory_bytes <= MEMORY, "{of:?}");
@@ -145,7 +145,7 @@ fn the_traces_of_the_paper_run_on_all_of_them() {
     for name in [Rival::BTree, Rival::Bftl, Rival::FlashDb, Rival::Ipl] {
         for workload in [Workload::radar(1), Workload::customer(1, 2), Workload::order(1, 2)] {
             let mut tree = rival(name, chip(3_000));
-            let report = run(tree.as_mut(), workload, 25_000, 75_000).unwrap();
+            let report = run(tree.as_mut(), workload, 15_000, 45_000).unwrap();
             println!("{:<12} {}", name.name(), report.line());
             assert!(report.memory_bytes <= MEMORY && report.micros() < 2_000.0);
         }
