@@ -56,7 +56,7 @@ fn inplace_is_a_map() {
 
 #[test]
 fn ekv_is_a_map() {
-    histories(|seed| on_tiny_chip(Rival::Ekv, seed), 20_000);
+    histories(|seed| on_tiny_chip(Rival::Ekv, seed), 30_000);
 }
 
 #[test]
