@@ -65,7 +65,7 @@ fn the_btree_reads_and_writes_what_the_model_expects() {
 /// none of them should lose to.
 #[test]
 fn bftl_and_ipl_are_slower_than_flashdb_and_rewriting_in_place_is_the_slowest() {
-    for (ltu, updates, erases_min) in [(0.1, updates(), 3.0), (2.0, updates() / 3, 0.0)] {
+    for (ltu, updates, erases_min) in [(0.1, updates(), 3.0), (2.0, updates() / 2, 0.0)] {
         println!("LTU {} %", ltu * 100.0);
         let of = |rival| {
             let report = measure(rival, Workload::synthetic(3, ltu), updates);

@@ -10,7 +10,7 @@ pub fn options() -> Options {
 
 /// A chip whose sizes follow from a number.
 pub fn nand(seed: u64) -> NandSim<Bytes> {
-    let sizes = [(48, 16, 512), (64, 32, 512), (48, 8, 2048)];
+    let sizes = [(48, 16, 512), (48, 32, 512), (48, 8, 2048)];
     of(sizes[seed as usize % 3])
 }
 

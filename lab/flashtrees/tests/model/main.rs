@@ -30,28 +30,28 @@ fn on_tiny_chip(rival: Rival, seed: u64) -> Result<Box<dyn FlashTree>> {
 
 #[test]
 fn a_btree_is_a_map() {
-    histories(|seed| on_chip(Rival::BTree, seed), 60_000);
+    histories(|seed| on_chip(Rival::BTree, seed), 45_000);
 }
 
 #[test]
 fn bftl_is_a_map() {
-    histories(|seed| on_chip(Rival::Bftl, seed), 60_000);
-    histories(|seed| on_chip(Rival::BftlOfBudget, seed), 60_000);
+    histories(|seed| on_chip(Rival::Bftl, seed), 45_000);
+    histories(|seed| on_chip(Rival::BftlOfBudget, seed), 45_000);
 }
 
 #[test]
 fn flashdb_is_a_map() {
-    histories(|seed| on_chip(Rival::FlashDb, seed), 60_000);
+    histories(|seed| on_chip(Rival::FlashDb, seed), 45_000);
 }
 
 #[test]
 fn ipl_is_a_map() {
-    histories(|seed| on_chip(Rival::Ipl, seed), 60_000);
+    histories(|seed| on_chip(Rival::Ipl, seed), 45_000);
 }
 
 #[test]
 fn inplace_is_a_map() {
-    histories(|seed| on_chip(Rival::InPlace, seed), 60_000);
+    histories(|seed| on_chip(Rival::InPlace, seed), 45_000);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn all_are_maps_on_a_device_with_a_layer_inside() {
             let ftl = PageMapped::format(chip::nand(seed), &chip::options())?;
             rival.on_device(ftl, [12, 12, 24][seed as usize] << 10)
         };
-        histories(make, 60_000);
+        histories(make, 45_000);
     }
 }
 

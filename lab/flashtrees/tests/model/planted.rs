@@ -107,7 +107,7 @@ fn survives(bug: Bug) -> bool {
         let memory = [12, 12, 24][seed as usize] << 10;
         Ok(Box::new(Tree::new(Planted { nodes, bug, count: 0 }, memory)?))
     };
-    catch_unwind(AssertUnwindSafe(|| histories(make, 60_000))).is_ok()
+    catch_unwind(AssertUnwindSafe(|| histories(make, 45_000))).is_ok()
 }
 
 #[test]
