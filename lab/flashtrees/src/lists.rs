@@ -22,7 +22,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// No list. A page number has `number_bytes`, a page has changes of at most `nodes_of_page` nodes.
+    /// No list. A page number has `number_bytes`, a page changes of at most `nodes_of_page` nodes.
     #[must_use]
     pub fn new(number_bytes: usize, nodes_of_page: usize) -> Self {
         let count_bytes = if nodes_of_page > 255 { 2 } else { 1 };
