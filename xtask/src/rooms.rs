@@ -84,6 +84,7 @@ const PAGES: &[Room] = &[
             "log/notes.rs",
             "log/record.rs",
             "log/scan.rs",
+            "log/shared.rs",
             "log/superblock.rs",
         ],
         may_use: &["base", "media", "version"],
@@ -119,6 +120,7 @@ const PAGES: &[Room] = &[
         files: &[
             "check.rs",
             "lib.rs",
+            "shared_store.rs",
             "stats.rs",
             "store.rs",
             "store_file.rs",

@@ -57,7 +57,7 @@ impl PageStore {
             report.versions += 1;
             let root = snapshot.root();
             engine.check_pages(&root, &mut seen, &mut report)?;
-            if let Some(top) = &root.map.top {
+            if let Some(top) = root.map.top.as_ref().filter(|_| engine.knows_nodes()) {
                 engine.check_nodes(top, &mut seen, &mut report)?;
             }
         }
@@ -66,6 +66,12 @@ impl PageStore {
 }
 
 impl Engine {
+    /// Whether every place that a node remembers is its own: not where several processes have the
+    /// store open ([`crate::log::shared`]).
+    fn knows_nodes(&self) -> bool {
+        self.core.lock().shared.is_none()
+    }
+
     fn check_pages(
         &self,
         root: &Root,
@@ -117,9 +123,12 @@ impl Engine {
         for kept in versions.kept() {
             if let Some(root) = versions.root(kept.version) {
                 slots_of(root, &mut needed);
-                root.map.top.iter().for_each(|top| nodes_of(top, &mut needed));
+                let nodes = root.map.top.iter().filter(|_| core.shared.is_none());
+                nodes.for_each(|top| nodes_of(top, &mut needed));
             }
         }
+        // Those of versions that are read elsewhere.
+        needed.extend(versions.replaced_slots());
         // Readers may hold roots that are older than a move of pages.
         let held = core.retired.iter().flat_map(|retired| &retired.roots);
         let held: Vec<Arc<Root>> = held.filter_map(Weak::upgrade).collect();
@@ -132,6 +141,7 @@ impl Engine {
         let apart = apart.chain(prepared.map(|entry| entry.slot)).chain([core.roots_at.sector]);
         let released = self.releases.lock().clone();
         let mut is_once = true;
+        let released = released.into_iter().filter(|_| core.shared.is_none());
         for sector in apart.chain(released) {
             is_once &= needed.insert(sector);
         }

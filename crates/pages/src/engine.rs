@@ -22,6 +22,7 @@ use crate::error::{Error, Result, corrupt, damaged};
 use crate::log::frames::Log;
 use crate::log::notes::CheckpointNotes;
 use crate::log::record::Changes;
+use crate::log::shared::SharedCore;
 use crate::log::superblock::Found;
 use crate::media::Media;
 use crate::media::gate::Gate;
@@ -117,6 +118,8 @@ pub(crate) struct Core {
     /// Whether such a checkpoint has slots that only it refers to.
     pub(crate) is_saving: bool,
     pub(crate) is_closed: bool,
+    /// What is kept in addition where several processes have the store open.
+    pub(crate) shared: Option<SharedCore>,
 }
 
 /// A transaction whose record is durable and which waits for its decision.
@@ -153,6 +156,7 @@ impl Core {
             checkpoint_notes: None,
             is_saving: false,
             is_closed: false,
+            shared: None,
         }
     }
 

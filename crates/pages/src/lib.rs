@@ -6,7 +6,7 @@
 //! over a file. `docs/design/pages.md` explains it with pictures.
 //!
 //! Reading order: [`options`] and [`error`](mod@error); [`store`] (the handle), [`store_file`] (a
-//! store at a path, locked), [`snapshot`] (reading a version), [`writer`] (an open transaction);
+//! store at a path, locked), `shared_store` (one that several processes have open), [`snapshot`] (reading a version), [`writer`] (an open transaction);
 //! `commit` (its pages and its record); `version` (which page is where in each version, and what is
 //! freed when one is released); `alloc` (the use of space, in slots or in segments, and a shorter
 //! file); `log` (records, checkpoints, recovery); [`media`] (the device below all of them);
@@ -29,6 +29,7 @@ pub mod media;
 pub mod options;
 mod place;
 pub mod planted;
+mod shared_store;
 pub mod snapshot;
 pub mod stats;
 pub mod store;
@@ -50,6 +51,8 @@ pub use esker_device::process::{PerProcess, Process};
 pub use esker_device::versioned::Versioned;
 #[cfg(feature = "_planted")]
 pub use log::concurrent_checkpoint::Unfinished;
+#[doc(hidden)]
+pub use log::shared::LogEnd;
 pub use media::{FileMedia, Geometry, Media};
 pub use options::{Allocation, Durability, Options};
 pub use snapshot::Snapshot;

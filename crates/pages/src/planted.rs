@@ -50,11 +50,19 @@ pub enum Bug {
     RemovalNotSynced,
     /// A transaction is prepared where its decision finds no room.
     DecisionFindsNoRoom,
+    /// The record of held versions has those of its own process only.
+    HeldForgotten,
+    /// A process that follows a log applies the records that a new log repeats.
+    CarriedAppliedTwice,
+    /// A process that follows a log forgets where a checkpoint has put the nodes.
+    NodesNotAdopted,
+    /// A process that follows a log frees the slots that died since a checkpoint began.
+    FollowerFreesNewerDead,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 26] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -77,6 +85,10 @@ impl Bug {
         Self::CutNotWritten,
         Self::RemovalNotSynced,
         Self::DecisionFindsNoRoom,
+        Self::HeldForgotten,
+        Self::CarriedAppliedTwice,
+        Self::NodesNotAdopted,
+        Self::FollowerFreesNewerDead,
     ];
 }
 

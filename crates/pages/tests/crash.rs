@@ -46,8 +46,16 @@ fn every_crash_leaves_a_version_that_was_promised() {
 
 #[test]
 fn planted_bugs_are_found() {
-    // Those are found by tests of files and of full devices.
-    let elsewhere = [Bug::HeadIsEnough, Bug::RemovalNotSynced, Bug::DecisionFindsNoRoom];
+    // Those are found by tests of files, of full devices and of followers.
+    let elsewhere = [
+        Bug::HeadIsEnough,
+        Bug::RemovalNotSynced,
+        Bug::DecisionFindsNoRoom,
+        Bug::HeldForgotten,
+        Bug::CarriedAppliedTwice,
+        Bug::NodesNotAdopted,
+        Bug::FollowerFreesNewerDead,
+    ];
     for bug in Bug::ALL.into_iter().filter(|bug| !elsewhere.contains(bug)) {
         let found = hunt(bug, 0..60, |seed, counts| explore(*seed, 150, counts));
         let mut counts = Counts::new("page-store-planted", format!("{bug:?}"));

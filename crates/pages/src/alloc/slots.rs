@@ -174,7 +174,7 @@ impl Allocation for Slots {
 
     fn burden(&self, engine: &Engine, core: &Core, versions: &Versions) -> Burden {
         let page_size = u64::from(versions.newest().1.page_size);
-        let dead = (core.dead.len() + versions.dead_count()) as u64;
+        let dead = (core.dead.len() + versions.dead_count_at_most()) as u64;
         Burden {
             log_bytes: core.log.bytes,
             log_limit: engine.options.checkpoint_bytes,

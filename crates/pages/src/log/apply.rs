@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::alloc::allocation::Allocation;
 use crate::alloc::space::Space;
 use crate::engine::{Core, Engine, Prepared};
+use crate::log::hold::hold;
 use crate::log::record::{Changes, Record};
 use crate::place::{Class, Sector};
 use crate::planted::{self, Bug};
@@ -43,6 +44,9 @@ pub(crate) fn apply(
     allocation: &dyn Allocation,
     record: Record,
 ) -> Result<(), Misfit> {
+    if let Some(mark) = core.shared.as_mut().and_then(|shared| shared.mark.as_mut()) {
+        mark.carried += 1;
+    }
     match (record, core.prepared.take()) {
         (Record::Commit(changes), None) => {
             claim_changes(core, versions, allocation, &changes)?;
@@ -70,6 +74,13 @@ pub(crate) fn apply(
             match core.named.remove(&name) {
                 Some(version) => versions.lock().unpin(version),
                 None => return Err(Misfit::new("a record releases a name that is not there")),
+            }
+        }
+        (Record::Held(held), prepared) => {
+            core.prepared = prepared;
+            if let Some(_lost) = hold(core, versions, &held) {
+                let what = "a version that is read here was released by another process";
+                return Err(Misfit::new(what));
             }
         }
         _ => return Err(Misfit::new("a record does not follow from those before it")),

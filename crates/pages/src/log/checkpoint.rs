@@ -19,7 +19,9 @@ use esker_device::Purpose;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result, damaged};
 use crate::log::frames::{Log, Write};
+use crate::log::hold::{free_before, roots_to_keep};
 use crate::log::record::Record;
+use crate::log::shared::KeptRoot;
 use crate::log::superblock::Superblock;
 use crate::place::{Class, Sector};
 use crate::planted::{self, Bug};
@@ -59,9 +61,6 @@ pub(crate) struct Saver {
     /// Nodes that have a place now, by their address in memory.
     saved: HashMap<*const (), (Node, NodeRef)>,
 }
-
-/// Names, number and root of a version.
-pub(crate) type KeptRoot = (Vec<Arc<str>>, u64, Arc<Root>);
 
 /// Gives a node and all below it a place, where they have none.
 pub(crate) fn save(
@@ -123,13 +122,14 @@ impl Engine {
             self.sync_file()?;
         }
         core.checkpoint_notes = None;
+        self.write_held(core)?;
         core.dead.append(&mut self.versions.lock().take_dead());
         if planted::is(Bug::NodesFreedEarly) {
             let released = std::mem::take(&mut *self.releases.lock());
             released.into_iter().for_each(|sector| core.space.free(sector));
         }
         let plan = Plan {
-            kept: self.roots_to_keep(core),
+            kept: roots_to_keep(core, &self.versions.lock()),
             carried: prepared_record(core),
             dead: core.dead.len(),
             retired: core.retired.len(),
@@ -166,26 +166,45 @@ impl Engine {
             node.home().set(at, &self.releases);
         }
         let before = std::mem::replace(&mut core.log, log);
-        for segment in before.segments {
-            core.space.free_log(segment);
-        }
-        if core.roots_at.sector != Sector::NONE {
-            core.space.free(core.roots_at.sector);
-        }
-        core.roots_at = block.roots;
-        core.roots = if planted::is(Bug::NodesFreedEarly) { Vec::new() } else { roots };
         core.is_log_ours = true;
         core.next_epoch = core.log.epoch + 1;
         core.durable = core.log.number - 1;
         core.unsynced_bytes = 0;
         core.is_growth_in_vain = false;
-        let released = std::mem::take(&mut *self.releases.lock());
-        for sector in core.dead.drain(..dead).chain(released) {
-            core.space.free(sector);
+        if let Some(shared) = &mut core.shared {
+            shared.block = block;
+            // Which nodes are in use is known without them.
+            self.releases.lock().clear();
+            free_before(core, roots, block.roots, before.segments, dead);
+        } else {
+            self.free_older(core, roots, block.roots, before.segments, dead);
         }
         self.free_retired(core, retired);
         self.counters.checkpoints.add(1);
         Ok(())
+    }
+
+    /// Frees what only the checkpoint before needed, of the dead slots the first `dead`.
+    fn free_older(
+        &self,
+        core: &mut Core,
+        roots: Vec<Arc<Root>>,
+        roots_at: NodeRef,
+        log_segments: Vec<u32>,
+        dead: usize,
+    ) {
+        for segment in log_segments {
+            core.space.free_log(segment);
+        }
+        if core.roots_at.sector != Sector::NONE {
+            core.space.free(core.roots_at.sector);
+        }
+        core.roots_at = roots_at;
+        core.roots = if planted::is(Bug::NodesFreedEarly) { Vec::new() } else { roots };
+        let released = std::mem::take(&mut *self.releases.lock());
+        for sector in core.dead.drain(..dead).chain(released) {
+            core.space.free(sector);
+        }
     }
 
     /// A checkpoint has failed that had begun its log: what there is of it must not be taken for a
@@ -241,25 +260,6 @@ impl Engine {
     pub(crate) fn sync_file(&self) -> Result<()> {
         self.counters.syncs.add(1);
         self.media.flush(Purpose::Manifest).map_err(|error| self.poisoned(error))
-    }
-
-    /// The named versions and the newest, the oldest first.
-    pub(crate) fn roots_to_keep(&self, core: &Core) -> Vec<KeptRoot> {
-        let versions = self.versions.lock();
-        let (newest, root) = versions.newest();
-        let mut kept = vec![(Vec::new(), newest, Arc::clone(root))];
-        for (name, version) in &core.named {
-            let known = kept.iter_mut().find(|(_, at, _)| at == version);
-            match (known, versions.root(*version)) {
-                (Some((names, ..)), _) => names.push(Arc::clone(name)),
-                (None, Some(root)) => {
-                    kept.push((vec![Arc::clone(name)], *version, Arc::clone(root)));
-                }
-                (None, None) => {}
-            }
-        }
-        kept.sort_by_key(|(_, version, _)| *version);
-        kept
     }
 
     /// Takes a slot for a node.

@@ -16,8 +16,10 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::log::checkpoint::{KeptRoot, Plan, Saver, prepared_record, save};
+use crate::log::checkpoint::{Plan, Saver, prepared_record, save};
+use crate::log::hold::roots_to_keep;
 use crate::log::notes::CheckpointNotes;
+use crate::log::shared::KeptRoot;
 use crate::planted::{self, Bug};
 
 /// Bytes of nodes that are written between two syncs: a commit's sync waits for what is on its way
@@ -37,12 +39,13 @@ impl Unfinished {
         engine.check_poison()?;
         let mut core = engine.core.lock();
         engine.own_log(&mut core)?;
+        engine.write_held(&mut core)?;
         core.dead.append(&mut engine.versions.lock().take_dead());
         let (records, dead) = (prepared_record(&core), core.dead.len());
         let retired = core.retired.len();
         core.checkpoint_notes = Some(CheckpointNotes::new(records, dead, retired));
         core.is_saving = true;
-        let kept = engine.roots_to_keep(&core);
+        let kept = roots_to_keep(&core, &engine.versions.lock());
         drop(core);
         Ok(Self { engine: Arc::clone(engine), kept, saver: Saver::default() })
     }

@@ -3,7 +3,9 @@
 use esker_device::Purpose;
 
 use crate::error::{Error, Result, corrupt};
-use crate::log::superblock::{FORMAT, Found, SUPERBLOCKS_BYTES, find, first_bytes};
+use crate::log::superblock::{
+    FORMAT, Found, SUPERBLOCKS_BYTES, Superblock, find, find_epoch, first_bytes,
+};
 use crate::media::Media;
 use crate::options::Options;
 use crate::planted::{self, Bug};
@@ -27,6 +29,14 @@ pub(crate) fn find_in(media: &dyn Media) -> Result<Found> {
             Err(corrupt(media.name(), 0, "the newest copies of the superblock are lost"))
         }
     }
+}
+
+/// The superblock of an epoch, if it is the newest or the one before it.
+pub(crate) fn of_epoch(media: &dyn Media, epoch: u64) -> Result<Option<Superblock>> {
+    let len = media.bytes()?;
+    let mut head = vec![0; (len as usize).min(SUPERBLOCKS_BYTES)];
+    media.read(0, &mut head, Purpose::Recovery)?;
+    Ok(find_epoch(&head, epoch))
 }
 
 /// Fails unless `media`, whose first bytes are zeros, is what an interrupted creation with these

@@ -29,20 +29,15 @@ pub(super) struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// One that takes the nodes' slots in `space`.
-    pub(super) fn new(media: &'a dyn Media, space: Space) -> Self {
-        Self {
-            media,
-            space,
-            nodes: HashMap::new(),
-            seen: HashSet::new(),
-            releases: Releases::default(),
-        }
+    /// One that takes the nodes' slots in `space`. Nodes that are no longer needed go to
+    /// `releases`.
+    pub(super) fn new(media: &'a dyn Media, space: Space, releases: Releases) -> Self {
+        Self { media, space, nodes: HashMap::new(), seen: HashSet::new(), releases }
     }
 
-    /// The space with the nodes in it, and the list of nodes that are no longer needed.
-    pub(super) fn into_parts(self) -> (Space, Releases) {
-        (self.space, self.releases)
+    /// The space with the nodes in it.
+    pub(super) fn into_space(self) -> Space {
+        self.space
     }
 
     fn bytes(&mut self, at: NodeRef) -> Result<Vec<u8>> {

@@ -20,10 +20,12 @@ use crate::alloc::slots::Slots;
 use crate::alloc::space::Space;
 use crate::counters::Counters;
 use crate::engine::{Core, Engine, Gated};
-use crate::error::{Error, Result};
-use crate::log::creation::{NEW_SEGMENTS, check_new, find_in, put_zeros};
+use crate::error::{Error, Result, invalid};
+use crate::log::creation::{NEW_SEGMENTS, check_new, find_in, of_epoch, put_zeros};
+use crate::log::follow::load_to;
 use crate::log::frames::Log;
 use crate::log::recovery::{Recovered, recover};
+use crate::log::shared::LogEnd;
 use crate::log::superblock::{Found, Superblock};
 use crate::media::gate::Gate;
 use crate::media::{FileMedia, Media};
@@ -82,6 +84,44 @@ pub(crate) fn open_to_read(file: Arc<dyn DeviceFile>, options: Options) -> Resul
             load(disk(block.segment_bytes), options, &block).map(|(engine, _)| engine)
         }
         _ => Ok(empty(disk(options.segment_bytes), options)),
+    }
+}
+
+/// Opens what is in `file`, or makes a new store, as the process that writes it while others follow
+/// its log. No other process has it open yet.
+pub(crate) fn open_shared(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
+    let engine = open(file, options)?;
+    engine.share()?;
+    Ok(engine)
+}
+
+/// Opens what is in `file` as a process that follows the log of another, which says that it ends at
+/// `end`. `None` when that is not so any more. Writes nothing.
+pub(crate) fn open_follower(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    end: LogEnd,
+) -> Result<Option<Arc<Engine>>> {
+    options.check()?;
+    let unknown = FileMedia::new(Arc::clone(&file), options.segment_bytes);
+    let Some(block) = of_epoch(&unknown, end.epoch)? else { return Ok(None) };
+    check_sharing(block.allocation)?;
+    let gate = Arc::new(Gate::new(file));
+    let media = Arc::new(FileMedia::new(Arc::clone(&gate) as _, block.segment_bytes));
+    let found = Found::Superblock(block);
+    let releases = Releases::default();
+    let loaded = load_to(&*media, allocation(block.allocation), end, &releases)?;
+    let disk = Disk { media, gated: Some(Gated { gate, found }) };
+    Ok(loaded.map(|recovered| engine(disk, options, &block, recovered)))
+}
+
+/// Fails for a store that only one process may have open.
+pub(super) fn check_sharing(kind: Kind) -> Result<()> {
+    match kind {
+        Kind::Slot => Ok(()),
+        Kind::Segment => {
+            invalid("with segment allocation one process has a store open: pages move")
+        }
     }
 }
 

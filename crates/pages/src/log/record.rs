@@ -12,6 +12,9 @@
 //! decide (3):   u8 1 for commit, 0 for abort
 //! pin (4):      u64 version, byte string name
 //! unpin (5):    byte string name
+//! held (6):     varint count, then of each range of versions, ascending:
+//!                 varint first, from the version after the range before
+//!                 varint length, minus 1
 //! ```
 //!
 //! The slots of a transaction are in its record, and a record is in frames with checksums and
@@ -28,11 +31,14 @@ use crate::planted::{self, Bug};
 use crate::version::delta;
 use crate::version::map::Root;
 use crate::version::mapping::{Delta, Entry, Mapping};
-use crate::version::node::read_name;
+use crate::version::node::{NUMBER_MAX, read_name};
 use crate::version::versions::Replaced;
 
 /// The longest name of a prepared transaction, in bytes.
 pub(crate) const PREPARE_BYTES_MAX: usize = 64 * 1024;
+
+/// The largest number of ranges of versions in a record.
+pub(crate) const HELD_MAX: usize = 8192;
 
 /// The most bytes that a page written whole takes in a record.
 pub(crate) const ITEM_BYTES: u64 = 20;
@@ -67,6 +73,13 @@ pub(crate) struct Changes {
     pub(crate) items: Vec<(u32, Change)>,
 }
 
+/// Versions from the first to the last; ordered by the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Held {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
@@ -75,6 +88,10 @@ pub(crate) enum Record {
     Decide(bool),
     Pin(u64, Arc<str>),
     Unpin(Arc<str>),
+    /// Ranges that have all versions, besides the newest and those with names, which processes
+    /// read: all others are purged. Written before a checkpoint where several processes have the
+    /// store open.
+    Held(Vec<Held>),
 }
 
 /// The result of applying changes.
@@ -218,6 +235,22 @@ impl Change {
     }
 }
 
+/// Reads ranges of versions, which ascend.
+fn read_held(reader: &mut Reader<'_>) -> Result<Vec<Held>, DecodeError> {
+    let mut ranges = Vec::new();
+    let mut next = 0_u64;
+    for _ in 0..reader.length(HELD_MAX)? {
+        let first = next.saturating_add(reader.varint()?);
+        let last = first.saturating_add(reader.varint()?);
+        if last >= NUMBER_MAX {
+            return Err(reader.error("held versions are out of bounds"));
+        }
+        ranges.push(Held { first, last });
+        next = last + 1;
+    }
+    Ok(ranges)
+}
+
 impl Record {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -241,6 +274,16 @@ impl Record {
                 out.push(5);
                 put_byte_string(&mut out, name.as_bytes());
             }
+            Self::Held(ranges) => {
+                out.push(6);
+                put_varint(&mut out, ranges.len() as u64);
+                let mut next = 0;
+                for held in ranges {
+                    put_varint(&mut out, held.first - next);
+                    put_varint(&mut out, held.last - held.first);
+                    next = held.last + 1;
+                }
+            }
         }
         out
     }
@@ -256,6 +299,7 @@ impl Record {
             3 => Self::Decide(reader.u8()? == 1),
             4 => Self::Pin(reader.u64()?, read_name(&mut reader)?),
             5 => Self::Unpin(read_name(&mut reader)?),
+            6 => Self::Held(read_held(&mut reader)?),
             _ => return Err(DecodeError::new(0, "a record is of an unknown kind")),
         };
         reader.finish()?;
@@ -301,6 +345,11 @@ mod tests {
             any::<bool>().prop_map(Record::Decide),
             any::<u64>().prop_map(|version| Record::Pin(version, "a name".into())),
             Just(Record::Unpin("a name".into())),
+            prop::collection::btree_set(0..NUMBER_MAX, 0..9).prop_map(|ends| {
+                let ends: Vec<_> = ends.into_iter().collect();
+                let ranges = ends.chunks_exact(2).map(|of| Held { first: of[0], last: of[1] });
+                Record::Held(ranges.collect())
+            }),
         ]
     }
 
@@ -327,6 +376,9 @@ mod tests {
         assert_eq!(Record::Decide(true).encode(), [3, 1]);
         let pin = Record::Pin(9, "n".into()).encode();
         assert_eq!(pin, [4, 9, 0, 0, 0, 0, 0, 0, 0, 1, b'n']);
+        let held = |first, last| Held { first, last };
+        let ranges = Record::Held(vec![held(0, 0), held(9, 10), held(300, 300)]);
+        assert_eq!(ranges.encode(), [6, 3, 0, 0, 8, 1, 0xa1, 2, 0]);
         assert_eq!(Record::Unpin("n".into()).encode(), [5, 1, b'n']);
     }
 

@@ -46,34 +46,36 @@ pub(super) fn recover(
     allocation: &dyn Allocation,
     is_read_only: bool,
 ) -> Result<(Recovered, bool)> {
-    // Before anything is allocated for them.
-    let Some(segments) = segments_in(media.bytes()?, block.segment_bytes) else {
-        return invalid("the file is longer than 2 TiB: it cannot be opened");
-    };
-    let mut loader = Loader::new(media, Space::new(block.segment_bytes, segments));
-    let roots = loader.roots(block)?;
-    let (space, releases) = loader.into_parts();
+    let releases = Releases::default();
+    let (mut replay, roots) = Replay::load(media, block, allocation, &releases)?;
     let mut scan = scan(media, block)?;
     if is_read_only && planted::is(Bug::LogNotRead) {
         scan.records.clear();
     }
-    // The last process that had it open may have tried to begin some.
-    let tried = if planted::is(Bug::EpochUsedTwice) { 0 } else { EPOCHS_TRIED_MAX };
-    let core = Core::new(space, Log::new(block), block.epoch + tried + 1);
-    let mut replay = Replay { media, allocation, versions: loaded_versions(&roots), core };
-    replay.roots(&roots)?;
     replay.log_segments(&scan)?;
-    replay.core.roots_at = block.roots;
     let log_bytes = scan.frames.iter().map(|(_, bytes)| bytes).sum();
     let found = replay.records(scan)?;
     let Replay { versions, mut core, .. } = replay;
     core.log.bytes = if found { log_bytes } else { 0 };
-    core.roots = roots.into_iter().map(|(_, root)| root).collect();
+    core.roots = roots;
     Ok((Recovered { versions, releases, core }, found))
 }
 
+/// Loads the checkpoint alone, for a store that several processes have open.
+pub(super) fn recover_checkpoint(
+    media: &dyn Media,
+    block: &Superblock,
+    allocation: &dyn Allocation,
+    releases: Releases,
+) -> Result<Recovered> {
+    let (replay, roots) = Replay::load(media, block, allocation, &releases)?;
+    let Replay { versions, mut core, .. } = replay;
+    core.roots = roots;
+    Ok(Recovered { versions, releases, core })
+}
+
 /// The segments in a file of this length; `None` where addresses do not reach all of them.
-fn segments_in(bytes: u64, segment_bytes: u32) -> Option<u32> {
+pub(super) fn segments_in(bytes: u64, segment_bytes: u32) -> Option<u32> {
     let segments = u32::try_from(bytes / u64::from(segment_bytes)).ok()?;
     (segments <= u32::MAX / (segment_bytes / SECTOR_BYTES as u32)).then_some(segments)
 }
@@ -86,7 +88,30 @@ struct Replay<'a> {
     core: Core,
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
+    /// Loads a checkpoint; also gives its versions, the oldest first.
+    fn load(
+        media: &'a dyn Media,
+        block: &Superblock,
+        allocation: &'a dyn Allocation,
+        releases: &Releases,
+    ) -> Result<(Self, Vec<Arc<Root>>)> {
+        // Before anything is allocated for them.
+        let Some(segments) = segments_in(media.bytes()?, block.segment_bytes) else {
+            return invalid("the file is longer than 2 TiB: it cannot be opened");
+        };
+        let space = Space::new(block.segment_bytes, segments);
+        let mut loader = Loader::new(media, space, Arc::clone(releases));
+        let roots = loader.roots(block)?;
+        // The last process that had it open may have tried to begin some.
+        let tried = if planted::is(Bug::EpochUsedTwice) { 0 } else { EPOCHS_TRIED_MAX };
+        let core = Core::new(loader.into_space(), Log::new(block), block.epoch + tried + 1);
+        let mut replay = Self { media, allocation, versions: loaded_versions(&roots), core };
+        replay.roots(&roots)?;
+        replay.core.roots_at = block.roots;
+        Ok((replay, roots.into_iter().map(|(_, root)| root).collect()))
+    }
+
     fn misfit(&self, misfit: Misfit) -> Error {
         corrupt(self.media.name(), misfit.at, misfit.what)
     }

@@ -27,33 +27,88 @@ pub(crate) struct Scan {
     pub(crate) durable: u64,
 }
 
+/// A place in a log, before a frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Position {
+    /// The segments that are known: those up to the present one, and at most one after it.
+    pub(crate) segments: Vec<u32>,
+    /// The present segment, counted from the first of the log.
+    ordinal: usize,
+    /// Bytes from the start of the segment.
+    offset: u64,
+    /// The number of the frame here.
+    pub(crate) number: u64,
+}
+
+impl Position {
+    /// The beginning of the log of a checkpoint.
+    pub(crate) fn first(block: &Superblock) -> Self {
+        Self { segments: block.log.to_vec(), ordinal: 0, offset: 0, number: block.number }
+    }
+}
+
 /// Reads a log from the checkpoint on, up to the first frame that is not there.
 ///
 /// # Errors
 /// A frame that was durable is damaged, or what the frames hold makes no sense.
 pub(crate) fn scan(media: &dyn Media, block: &Superblock) -> Result<Scan> {
-    let mut scanner = Scanner {
-        media,
-        block,
-        segments: block.log.to_vec(),
-        ordinal: 0,
-        number: block.number,
-        durable: block.number.saturating_sub(1),
-        partial: None,
-        records: Vec::new(),
-        frames: Vec::new(),
-    };
+    let mut scanner = Scanner::new(media, block, Position::first(block), u64::MAX);
     while scanner.segment()? {}
-    let Scanner { records, segments, frames, durable, .. } = scanner;
-    Ok(Scan { records, segments, frames, durable })
+    let Scanner { records, at, frames, durable, .. } = scanner;
+    Ok(Scan { records, segments: at.segments, frames, durable })
+}
+
+/// Bytes of a log that are read at first for one more record.
+const WINDOW_BYTES: u64 = 4096;
+
+/// Reads the log of `block` from a position on, up to the frame before number `end`, and moves the
+/// position there. `None`, and the position is where it was, when one of these frames is not there:
+/// its segment is used for something else by now, or the record at the end is not whole.
+///
+/// Cost: the bytes of the frames, and at most as many again.
+///
+/// # Errors
+/// The device failed, or what the frames hold makes no sense.
+pub(crate) fn scan_on(
+    media: &dyn Media,
+    block: &Superblock,
+    at: &mut Position,
+    end: u64,
+) -> Result<Option<Scan>> {
+    let mut scanner = Scanner::new(media, block, at.clone(), end);
+    let mut window = WINDOW_BYTES;
+    while scanner.at.number < end {
+        let rest = u64::from(block.segment_bytes).saturating_sub(scanner.at.offset);
+        let Some(bytes) = scanner.read(scanner.at.ordinal, scanner.at.offset, window.min(rest))?
+        else {
+            return Ok(None);
+        };
+        let before = scanner.at.number;
+        scanner.frames_in(&bytes)?;
+        if scanner.at.number == before && window >= rest {
+            return Ok(None);
+        }
+        window = window.saturating_mul(4);
+        if scanner.at.offset >= u64::from(block.segment_bytes) {
+            scanner.next_segment();
+            window = WINDOW_BYTES;
+        }
+    }
+    if scanner.partial.is_some() || scanner.at.number != end {
+        return Ok(None);
+    }
+    let Scanner { records, at: reached, frames, durable, .. } = scanner;
+    let segments = reached.segments.clone();
+    *at = reached;
+    Ok(Some(Scan { records, segments, frames, durable }))
 }
 
 struct Scanner<'a> {
     media: &'a dyn Media,
     block: &'a Superblock,
-    segments: Vec<u32>,
-    ordinal: usize,
-    number: u64,
+    at: Position,
+    /// The number of the frame that is not read any more.
+    end: u64,
     durable: u64,
     /// A record that has begun.
     partial: Option<Vec<u8>>,
@@ -61,59 +116,80 @@ struct Scanner<'a> {
     frames: Vec<Extent>,
 }
 
-impl Scanner<'_> {
+impl<'a> Scanner<'a> {
+    fn new(media: &'a dyn Media, block: &'a Superblock, at: Position, end: u64) -> Self {
+        let durable = at.number.saturating_sub(1);
+        let (records, frames) = (Vec::new(), Vec::new());
+        Self { media, block, at, end, durable, partial: None, records, frames }
+    }
+
     fn start(&self, ordinal: usize) -> Option<u64> {
-        let segment = self.segments.get(ordinal)?;
+        let segment = self.at.segments.get(ordinal)?;
         Some(u64::from(*segment) * u64::from(self.block.segment_bytes))
     }
 
-    fn read(&self, ordinal: usize) -> Result<Option<Vec<u8>>> {
+    /// Bytes of a segment; `None` where the file has no such segment.
+    fn read(&self, ordinal: usize, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
         let Some(start) = self.start(ordinal) else { return Ok(None) };
-        let len = u64::from(self.block.segment_bytes);
-        if start == 0 || start.saturating_add(len) > self.media.bytes()? {
+        let end = start.saturating_add(u64::from(self.block.segment_bytes));
+        if start == 0 || end > self.media.bytes()? {
             // A file that had grown and lost its new length in a crash, unless something says
             // that a frame there was durable.
             return Ok(None);
         }
         let mut bytes = vec![0; len as usize];
-        self.media.read(start, &mut bytes, Purpose::Recovery)?;
+        self.media.read(start + offset, &mut bytes, Purpose::Recovery)?;
         Ok(Some(bytes))
     }
 
     /// Reads one segment; `false` when the log ends in it.
     fn segment(&mut self) -> Result<bool> {
-        let Some(bytes) = self.read(self.ordinal)? else {
-            self.refuse_damage(&[], 0, self.start(self.ordinal).unwrap_or_default())?;
+        let len = self.block.segment_bytes.into();
+        let start = self.start(self.at.ordinal).unwrap_or_default();
+        let Some(bytes) = self.read(self.at.ordinal, 0, len)? else {
+            self.refuse_damage(&[], 0, start)?;
             return Ok(false);
         };
-        let start = self.start(self.ordinal).unwrap_or_default();
-        let mut offset = 0;
-        while offset < bytes.len() {
-            let Some(frame) = self.frame(&bytes, offset) else {
-                self.refuse_damage(&bytes, offset, start)?;
-                return Ok(false);
-            };
-            let (len, mark, body) = frame;
+        self.frames_in(&bytes)?;
+        if self.at.offset < len {
+            self.refuse_damage(&bytes, self.at.offset as usize, start)?;
+            return Ok(false);
+        }
+        self.next_segment();
+        Ok(self.at.ordinal >> ORDINAL_BITS == 0)
+    }
+
+    fn next_segment(&mut self) {
+        self.at.ordinal += 1;
+        self.at.offset = 0;
+    }
+
+    /// Takes the next frames, as far as they are whole in `bytes`, which begin at the position.
+    fn frames_in(&mut self, bytes: &[u8]) -> Result<()> {
+        let first = self.at.offset;
+        let start = self.start(self.at.ordinal).unwrap_or_default();
+        while self.at.number < self.end {
+            let within = (self.at.offset - first) as usize;
+            let Some((len, mark, body)) = self.frame(bytes, within) else { break };
             self.durable = self.durable.max(mark);
-            let at = start + offset as u64;
+            let at = start + self.at.offset;
             let page_bytes =
                 self.part(body).map_err(|error| damaged(self.media.name(), at, &error))?;
             self.frames.push((at, len as u64));
-            self.number += 1;
-            offset += len + page_bytes;
+            self.at.number += 1;
+            self.at.offset += (len + page_bytes) as u64;
         }
-        self.ordinal += 1;
-        Ok(self.ordinal >> ORDINAL_BITS == 0)
+        Ok(())
     }
 
     /// The frame at `offset` if it is the next one: its length, its mark and its body.
-    fn frame<'a>(&self, bytes: &'a [u8], offset: usize) -> Option<(usize, u64, &'a [u8])> {
-        let seal = seal(self.block.store, self.block.epoch, self.ordinal);
+    fn frame<'b>(&self, bytes: &'b [u8], offset: usize) -> Option<(usize, u64, &'b [u8])> {
+        let seal = seal(self.block.store, self.block.epoch, self.at.ordinal);
         let rest = bytes.get(offset..)?;
         let header = FrameHeader::decode(rest, seal).ok()?;
         let len = usize::try_from(header.frame_bytes(self.block.log_unit.into())).ok()?;
         let padded = rest.get(FRAME_HEADER_BYTES..len)?;
-        let is_next = header.number == self.number
+        let is_next = header.number == self.at.number
             && header.mark < header.number
             && header.check_body(padded).is_ok();
         let body = padded.get(..header.body_bytes as usize)?;
@@ -130,11 +206,11 @@ impl Scanner<'_> {
                 reader.error("the data after a frame header is not a whole number of pages")
             );
         }
-        match self.segments.get(self.ordinal + 1) {
-            None if self.segments.contains(&following) => {
+        match self.at.segments.get(self.at.ordinal + 1) {
+            None if self.at.segments.contains(&following) => {
                 return Err(reader.error("the log leads back to a segment of its own"));
             }
-            None => self.segments.push(following),
+            None => self.at.segments.push(following),
             Some(known) if *known == following => {}
             Some(_) => return Err(reader.error("a frame names another segment than the last one")),
         }
@@ -147,18 +223,18 @@ impl Scanner<'_> {
         if flags & LAST == 0 {
             self.partial = Some(record);
         } else {
-            self.records.push((self.number, Record::decode(&record)?));
+            self.records.push((self.at.number, Record::decode(&record)?));
         }
         Ok(page_bytes as usize)
     }
 
     /// Fails when a later frame says that the one which is not at `offset` was durable.
     fn refuse_damage(&self, bytes: &[u8], offset: usize, start: u64) -> Result<()> {
-        let next = self.read(self.ordinal + 1)?;
+        let next = self.read(self.at.ordinal + 1, 0, self.block.segment_bytes.into())?;
         let rest = bytes.get(offset..).unwrap_or_default();
-        let is_proof = self.proves_damage(rest, self.ordinal)
-            || next.is_some_and(|next| self.proves_damage(&next, self.ordinal + 1));
-        if is_proof || self.durable >= self.number {
+        let is_proof = self.proves_damage(rest, self.at.ordinal)
+            || next.is_some_and(|next| self.proves_damage(&next, self.at.ordinal + 1));
+        if is_proof || self.durable >= self.at.number {
             let what = "a commit record is gone that later ones build on";
             return Err(corrupt(self.media.name(), start + offset as u64, what));
         }
@@ -169,6 +245,6 @@ impl Scanner<'_> {
         let seal = seal(self.block.store, self.block.epoch, ordinal);
         let headers = bytes.chunks(self.block.log_unit as usize);
         let mut headers = headers.filter_map(|chunk| FrameHeader::decode(chunk, seal).ok());
-        headers.any(|header| header.number > self.number && header.mark >= self.number)
+        headers.any(|header| header.number > self.at.number && header.mark >= self.at.number)
     }
 }

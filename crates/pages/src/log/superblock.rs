@@ -200,6 +200,11 @@ pub(crate) fn first_bytes(block: &[u8]) -> usize {
     if is_first { BYTES } else { 0 }
 }
 
+/// The superblock of an epoch, if a copy of it is whole.
+pub(crate) fn find_epoch(bytes: &[u8], epoch: u64) -> Option<Superblock> {
+    bytes.chunks(APART).filter_map(Superblock::decode).find(|copy| copy.epoch == epoch)
+}
+
 /// Says what a file is from its first [`SUPERBLOCKS_BYTES`], or all of it where it is shorter.
 pub(crate) fn find(bytes: &[u8]) -> Found {
     let copies = || bytes.chunks(APART);

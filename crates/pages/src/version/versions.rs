@@ -19,6 +19,11 @@
 //!   differed, from the slot in the version before it in the list: the slot which that version has,
 //!   or that it has none. The first version's is empty.
 //! - a slot is in `dead` once, when no version in the list has it any more.
+//!
+//! Where several processes have a store open, a version without readers here may have some
+//! elsewhere: versions are then purged by a record of the log alone ([`Versions::purge_except`]),
+//! so that all processes have the same dead slots. Until then, a version that has no readers here
+//! is kept without its root.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -39,7 +44,10 @@ pub(crate) type Replaced = HashMap<u32, Sector>;
 
 #[derive(Debug)]
 struct Version {
-    root: Arc<Root>,
+    /// None where it has no readers here, and is kept for those of other processes.
+    root: Option<Arc<Root>>,
+    pages: u32,
+    page_size: u32,
     /// The place from which readers take the root, where pages move; made for the first reader.
     current: Option<Current>,
     readers: u64,
@@ -48,15 +56,19 @@ struct Version {
 
 impl Version {
     fn new(root: Arc<Root>, readers: u64, replaced: Replaced) -> Self {
-        Self { root, current: None, readers, replaced }
+        let (pages, page_size) = (root.pages, root.page_size);
+        Self { root: Some(root), pages, page_size, current: None, readers, replaced }
     }
 
-    fn view(&mut self, pages_move: bool) -> View {
+    /// A way to its root for one more reader, if it has one.
+    fn view(&mut self, pages_move: bool) -> Option<View> {
+        let root = self.root.as_ref()?;
+        self.readers += 1;
         if !pages_move {
-            return View::Fixed(Arc::clone(&self.root));
+            return Some(View::Fixed(Arc::clone(root)));
         }
-        let make = || Current::new(RwLock::new(Arc::clone(&self.root)));
-        View::Moving(Arc::clone(self.current.get_or_insert_with(make)))
+        let make = || Current::new(RwLock::new(Arc::clone(root)));
+        Some(View::Moving(Arc::clone(self.current.get_or_insert_with(make))))
     }
 }
 
@@ -69,6 +81,12 @@ pub(crate) struct Versions {
     tail: (u64, Arc<Root>),
     /// Whether garbage collection moves pages.
     pages_move: bool,
+    /// Whether versions are purged by a record alone.
+    are_shared: bool,
+    /// The number of slots that were replaced since versions were purged by a record.
+    replaced_since: usize,
+    /// Versions that were read here when the store was loaded again, and are not in the list.
+    apart: BTreeMap<u64, Version>,
 }
 
 /// The result of moving pages.
@@ -94,12 +112,18 @@ impl Versions {
     pub(crate) fn new(version: u64, root: Arc<Root>) -> Self {
         let only = Version::new(Arc::clone(&root), 0, Replaced::new());
         let (list, tail) = (BTreeMap::from([(version, only)]), (version, root));
-        Self { list, dead: Vec::new(), tail, pages_move: false }
+        let (dead, apart) = (Vec::new(), BTreeMap::new());
+        Self { list, dead, tail, pages_move: false, are_shared: false, replaced_since: 0, apart }
     }
 
     /// From now on pages may be moved. Before the first reader.
     pub(crate) fn let_pages_move(&mut self) {
         self.pages_move = true;
+    }
+
+    /// From now on other processes may read versions. Before the first reader.
+    pub(crate) fn share(&mut self) {
+        self.are_shared = true;
     }
 
     /// The newest version.
@@ -110,33 +134,31 @@ impl Versions {
     /// Adds a reader to the newest version.
     pub(crate) fn pin(&mut self) -> (u64, View) {
         let version = self.tail.0;
-        let Some(tail) = self.list.get_mut(&version) else {
-            return (version, View::Fixed(Arc::clone(&self.tail.1)));
-        };
-        tail.readers += 1;
-        (version, tail.view(self.pages_move))
+        let pages_move = self.pages_move;
+        let view = self.list.get_mut(&version).and_then(|tail| tail.view(pages_move));
+        (version, view.unwrap_or_else(|| View::Fixed(Arc::clone(&self.tail.1))))
     }
 
     /// Adds a reader to a version of the list.
     pub(crate) fn pin_at(&mut self, version: u64) -> Option<View> {
-        let kept = self.list.get_mut(&version)?;
-        kept.readers += 1;
-        Some(kept.view(self.pages_move))
+        let kept = self.list.get_mut(&version).or_else(|| self.apart.get_mut(&version))?;
+        kept.view(self.pages_move)
     }
 
     /// A version of the list.
     pub(crate) fn root(&self, version: u64) -> Option<&Arc<Root>> {
-        self.list.get(&version).map(|kept| &kept.root)
+        self.list.get(&version).and_then(|kept| kept.root.as_ref())
     }
 
     /// All roots, the oldest first.
     pub(crate) fn roots(&self) -> Vec<Arc<Root>> {
-        self.list.values().map(|kept| Arc::clone(&kept.root)).collect()
+        self.list.values().filter_map(|kept| kept.root.clone()).collect()
     }
 
     /// The entry that a version has for a page, if that is at this place.
     pub(crate) fn entry_at(&self, page: u32, place: Sector) -> Option<Mapped> {
-        let entries = self.list.values().rev().map(|kept| kept.root.map.get(page).entry);
+        let roots = self.list.values().rev().filter_map(|kept| kept.root.as_ref());
+        let entries = roots.map(|root| root.map.get(page).entry);
         entries.into_iter().find(|entry| entry.slot == place)
     }
 
@@ -150,15 +172,16 @@ impl Versions {
             if planted::is(Bug::VersionForgotten) && *version != newest {
                 continue;
             }
-            let Some(map) = relocation.map(&kept.root.map) else { continue };
-            let root = Arc::new(Root { map, ..*kept.root });
+            let Some(old) = &kept.root else { continue };
+            let Some(map) = relocation.map(&old.map) else { continue };
+            let root = Arc::new(Root { map, ..**old });
             if let Some(current) = &kept.current {
                 *current.write() = Arc::clone(&root);
             }
-            old_roots.push(std::mem::replace(&mut kept.root, root));
+            old_roots.extend(kept.root.replace(root));
         }
-        if let Some(tail) = self.list.get(&newest) {
-            self.tail.1 = Arc::clone(&tail.root);
+        if let Some(root) = self.list.get(&newest).and_then(|tail| tail.root.as_ref()) {
+            self.tail.1 = Arc::clone(root);
         }
         for replaced in self.list.values_mut().map(|kept| &mut kept.replaced) {
             let needed = moves.iter().zip(&relocation.is_needed);
@@ -176,10 +199,64 @@ impl Versions {
 
     /// Takes a reader away, and purges the version when it was the last one's.
     pub(crate) fn unpin(&mut self, version: u64) {
-        let Some(kept) = self.list.get_mut(&version) else { return };
-        kept.readers = kept.readers.saturating_sub(1);
-        if kept.readers == 0 {
+        if let Some(kept) = self.list.get_mut(&version) {
+            kept.readers = kept.readers.saturating_sub(1);
+            self.leave(version);
+        } else if let Some(kept) = self.apart.get_mut(&version) {
+            kept.readers = kept.readers.saturating_sub(1);
+            self.apart.retain(|_, kept| kept.readers > 0);
+        }
+    }
+
+    /// A version may have no readers any more: purges it then, or drops its root where other
+    /// processes may read it.
+    fn leave(&mut self, version: u64) {
+        let Some(kept) = self.list.get_mut(&version).filter(|kept| kept.readers == 0) else {
+            return;
+        };
+        if !self.are_shared {
             self.purge(version);
+        } else if version != self.tail.0 {
+            kept.root = None;
+        }
+    }
+
+    /// Purges all versions but the newest and those that `is_held`. Returns one that is purged
+    /// although it has readers here: then it is not known any more what they read.
+    ///
+    /// Cost: that of the pages that the purged versions replaced.
+    pub(crate) fn purge_except(&mut self, is_held: impl Fn(u64) -> bool) -> Option<u64> {
+        self.replaced_since = 0;
+        let newest = self.tail.0;
+        let purged: Vec<u64> =
+            self.list.keys().copied().filter(|at| *at != newest && !is_held(*at)).collect();
+        let lost = self.read_here().find(|at| *at != newest && !is_held(*at));
+        purged.into_iter().for_each(|version| self.purge(version));
+        lost
+    }
+
+    /// The versions that have readers here, the oldest first.
+    pub(crate) fn read_here(&self) -> impl Iterator<Item = u64> {
+        let kept = self.apart.iter().chain(&self.list);
+        kept.filter(|(_, kept)| kept.readers > 0).map(|(version, _)| *version)
+    }
+
+    /// All slots that versions replaced and that versions before them have, once each.
+    pub(crate) fn replaced_slots(&self) -> impl Iterator<Item = Sector> {
+        self.list.values().flat_map(|kept| slots(&kept.replaced))
+    }
+
+    /// Takes over the versions with readers from `old`, the list before the store was loaded again;
+    /// `names` of them are not readers. Those that the new list does not have are readable, and
+    /// their slots are accounted for by others.
+    pub(crate) fn keep_readers(&mut self, old: Self, names: impl Fn(u64) -> u64) {
+        for (version, mut kept) in old.list.into_iter().chain(old.apart) {
+            kept.readers = kept.readers.saturating_sub(names(version));
+            match self.list.get_mut(&version) {
+                _ if kept.readers == 0 => {}
+                Some(known) => known.readers += kept.readers,
+                None => drop(self.apart.insert(version, kept)),
+            }
         }
     }
 
@@ -187,10 +264,9 @@ impl Versions {
     pub(crate) fn publish(&mut self, version: u64, root: Arc<Root>, replaced: Replaced) {
         let before = self.tail.0;
         self.tail = (version, Arc::clone(&root));
+        self.replaced_since += if self.are_shared { slots(&replaced).count() } else { 0 };
         self.list.insert(version, Version::new(root, 0, replaced));
-        if self.list.get(&before).is_some_and(|kept| kept.readers == 0) {
-            self.purge(before);
-        }
+        self.leave(before);
     }
 
     /// Puts a version before all others, while a store is opened: `newer` are the slots that the
@@ -233,6 +309,12 @@ impl Versions {
         self.dead.len()
     }
 
+    /// The number of slots that a checkpoint may find dead: those of [`Versions::dead_count`], and
+    /// where other processes read versions, those that were replaced since they were last asked.
+    pub(crate) fn dead_count_at_most(&self) -> usize {
+        self.dead.len() + self.replaced_since
+    }
+
     /// All versions, the oldest first.
     pub(crate) fn kept(&self) -> Vec<Kept> {
         let held = self.list.values().skip(1).map(|next| slots(&next.replaced).count() as u64);
@@ -241,8 +323,8 @@ impl Versions {
             version: *version,
             readers: kept.readers,
             held_slots,
-            pages: kept.root.pages,
-            page_size: kept.root.page_size,
+            pages: kept.pages,
+            page_size: kept.page_size,
         });
         kept.collect()
     }

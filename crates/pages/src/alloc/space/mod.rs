@@ -152,6 +152,17 @@ impl Space {
         if word & (1 << (slot % 64)) == 0 { class.bytes() } else { 0 }
     }
 
+    /// The slots in use, each with its length in bytes.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> BTreeMap<Sector, u64> {
+        let all = (0..self.segment_count() * self.segment_sectors).map(Sector);
+        let sized = all.map(|sector| (sector, self.slot_bytes(sector)));
+        let is_first = |(sector, bytes): &(Sector, u64)| {
+            *bytes > 0 && u64::from(sector.0).is_multiple_of(bytes / SECTOR_BYTES)
+        };
+        sized.filter(is_first).collect()
+    }
+
     /// Takes a free slot: the one after the last that was taken, if it can be. `None` when the file
     /// must grow.
     pub(crate) fn take(&mut self, class: Class) -> Option<Sector> {

@@ -1,0 +1,162 @@
+//! What is freed where several processes have a store open, and when: a function of the log.
+//!
+//! The process that begins a checkpoint asks which versions processes read, and writes the record
+//! "held" with them. Whoever applies it purges all other versions, except the newest and those with
+//! names, and so has the same dead slots as all others. When the checkpoint is the newest, each
+//! frees the slots that were dead at the record, the nodes that only the checkpoint before had, and
+//! the log before last.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::engine::{Core, Engine};
+use crate::error::{Result, corrupt};
+use crate::log::creation::of_epoch;
+use crate::log::opening::check_sharing;
+use crate::log::record::{HELD_MAX, Held, Record};
+use crate::log::shared::{HeldMark, KeptRoot, SharedCore};
+use crate::place::Sector;
+use crate::planted::{self, Bug};
+use crate::version::map::Root;
+use crate::version::tree::{Node, NodeRef};
+use crate::version::versions::Versions;
+
+/// Whether a version is in one of the ranges, which ascend and do not overlap.
+fn is_in(ranges: &[Held], version: u64) -> bool {
+    let after = ranges.partition_point(|held| held.first <= version);
+    after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|held| version <= held.last)
+}
+
+/// Ranges that have all versions of these and perhaps others, as a record has them: ascending,
+/// apart, and not too many.
+fn joined(mut ranges: Vec<Held>) -> Vec<Held> {
+    ranges.sort_unstable();
+    let mut out: Vec<Held> = Vec::new();
+    for held in ranges {
+        let is_full = out.len() == HELD_MAX;
+        match out.last_mut().filter(|last| is_full || held.first <= last.last + 1) {
+            Some(last) => last.last = last.last.max(held.last),
+            None => out.push(held),
+        }
+    }
+    out
+}
+
+/// Purges all versions but the newest, those with names and those that are `held`. Returns one that
+/// is purged although it has readers here. Does nothing to a store that one process has: there the
+/// readers themselves decide.
+pub(crate) fn hold(core: &mut Core, versions: &Mutex<Versions>, held: &[Held]) -> Option<u64> {
+    let loaded = core.shared.as_ref()?.loaded;
+    let named: BTreeSet<u64> = core.named.values().copied().collect();
+    let mut list = versions.lock();
+    let lost = list.purge_except(|at| is_in(held, at) || named.contains(&at));
+    core.dead.append(&mut list.take_dead());
+    let roots = roots_to_keep(core, &list);
+    let (dead, carried) = (core.dead.len(), usize::from(core.prepared.is_some()));
+    let is_complete = held.first().is_none_or(|oldest| oldest.first >= loaded);
+    if let Some(shared) = &mut core.shared {
+        shared.mark = Some(HeldMark { roots, dead, carried, is_complete });
+    }
+    lost
+}
+
+/// The named versions and the newest, the oldest first.
+pub(crate) fn roots_to_keep(core: &Core, versions: &Versions) -> Vec<KeptRoot> {
+    let (newest, root) = versions.newest();
+    let mut kept = vec![(Vec::new(), newest, Arc::clone(root))];
+    for (name, version) in &core.named {
+        let known = kept.iter_mut().find(|(_, at, _)| at == version);
+        match (known, versions.root(*version)) {
+            (Some((names, ..)), _) => names.push(Arc::clone(name)),
+            (None, Some(root)) => {
+                kept.push((vec![Arc::clone(name)], *version, Arc::clone(root)));
+            }
+            (None, None) => {}
+        }
+    }
+    kept.sort_by_key(|(_, version, _)| *version);
+    kept
+}
+
+/// The places of all nodes below some roots.
+pub(crate) fn places_of(roots: &[Arc<Root>]) -> BTreeSet<Sector> {
+    fn add(node: &Node, places: &mut BTreeSet<Sector>) {
+        let is_known = node.home().get().is_some_and(|at| !places.insert(at.sector));
+        if let Node::Inner(inner) = node
+            && !is_known
+        {
+            inner.children.iter().flatten().for_each(|child| add(child, places));
+        }
+    }
+    let mut places = BTreeSet::new();
+    roots.iter().filter_map(|root| root.map.top.as_ref()).for_each(|top| add(top, &mut places));
+    places
+}
+
+/// A checkpoint with these roots is the newest: frees what only the one before needed, of the dead
+/// slots the first `dead`. `log_segments` are those of the log before.
+pub(crate) fn free_before(
+    core: &mut Core,
+    roots: Vec<Arc<Root>>,
+    roots_at: NodeRef,
+    log_segments: Vec<u32>,
+    dead: usize,
+) {
+    let nodes = places_of(&roots);
+    let Some(shared) = &mut core.shared else { return };
+    shared.is_complete |= shared.mark.take().is_some_and(|mark| mark.is_complete);
+    let segments = std::mem::replace(&mut shared.log_before, log_segments);
+    let before = std::mem::replace(&mut shared.nodes, nodes);
+    let gone: Vec<Sector> = before.difference(&shared.nodes).copied().collect();
+    for segment in segments {
+        core.space.free_log(segment);
+    }
+    let at = std::mem::replace(&mut core.roots_at, roots_at);
+    let dead = core.dead.drain(..dead.min(core.dead.len()));
+    for sector in dead.chain(gone).chain((at.sector != Sector::NONE).then_some(at.sector)) {
+        core.space.free(sector);
+    }
+    core.roots = roots;
+}
+
+impl Engine {
+    /// From now on other processes may follow the log. Takes a checkpoint.
+    pub(crate) fn share(&self) -> Result<()> {
+        check_sharing(self.allocation.kind())?;
+        let mut core = self.core.lock();
+        self.checkpoint_core(&mut core)?;
+        let Some(block) = of_epoch(&*self.media, core.log.epoch)? else {
+            return Err(corrupt(self.media.name(), 0, "the newest superblock is not there"));
+        };
+        let released = std::mem::take(&mut *self.releases.lock());
+        released.into_iter().for_each(|sector| core.space.free(sector));
+        let nodes = places_of(&core.roots);
+        let shared = SharedCore::new(block, 0, nodes);
+        core.shared = Some(SharedCore { is_complete: true, ..shared });
+        self.versions.lock().share();
+        Ok(())
+    }
+
+    /// Where several processes have the store open: asks which versions they read, writes that, and
+    /// purges the others. The record is durable with the checkpoint that follows.
+    pub(crate) fn write_held(&self, core: &mut Core) -> Result<()> {
+        let Some(shared) = &core.shared else { return Ok(()) };
+        let versions = self.versions.lock();
+        let newest = versions.newest().0;
+        let here = versions.read_here().map(|at| Held { first: at, last: at });
+        let mut held: Vec<Held> = here.collect();
+        drop(versions);
+        if !planted::is(Bug::HeldForgotten) {
+            held.extend(&shared.held_elsewhere);
+        }
+        held.retain(|held| held.first < newest);
+        let held = joined(held);
+        let record = Record::Held(held.clone()).encode();
+        self.ensure_segments(core, core.log.segments_for(record.len() as u64))?;
+        self.append(core, &record)?;
+        hold(core, &self.versions, &held);
+        Ok(())
+    }
+}
