@@ -89,11 +89,13 @@ const PAGES: &[Room] = &[
         ],
         may_use: &["base", "media", "version"],
     },
+    // What processes that have one store open tell each other.
+    Room { name: "meeting", files: &["meeting/"], may_use: &["base", "records"] },
     // The state that all share, and the way to allocate that it holds.
     Room {
         name: "engine",
         files: &["alloc/allocation.rs", "engine.rs"],
-        may_use: &["base", "media", "version", "space", "records"],
+        may_use: &["base", "media", "meeting", "version", "space", "records"],
     },
     Room {
         name: "alloc",
@@ -103,7 +105,7 @@ const PAGES: &[Room] = &[
     Room {
         name: "log",
         files: &["log/"],
-        may_use: &["base", "media", "version", "space", "records", "engine", "alloc"],
+        may_use: &["base", "media", "meeting", "version", "space", "records", "engine", "alloc"],
     },
     Room {
         name: "handles",

@@ -42,6 +42,7 @@ pub mod prefetch;
 pub mod process;
 pub mod readonly;
 pub mod runtime;
+pub mod shared;
 pub mod sim;
 pub mod throttle;
 pub mod transfer;

@@ -45,6 +45,7 @@ mod fault;
 mod holes;
 mod image;
 mod sectors;
+mod shared;
 mod survivors;
 mod trace;
 
@@ -52,6 +53,7 @@ pub use crash::{CrashCounts, CrashOptions, CrashState};
 pub use device::{SimDevice, SimOptions};
 pub use fault::{Effect, Failure, Fault, FaultPlan, OpKind, SyncLoss};
 pub use image::SimImage;
+pub use shared::SimShared;
 pub use survivors::{CrashModel, Survivors, Unwritten};
 pub use trace::Trace;
 

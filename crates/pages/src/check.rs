@@ -48,9 +48,7 @@ impl PageStore {
     /// The first damage that is met.
     pub fn check(&self) -> Result<Report> {
         let engine = self.engine();
-        let versions: Vec<u64> = self.versions().iter().map(|at: &Version| at.version).collect();
-        let held = versions.into_iter().filter_map(|at| Snapshot::of(engine, at));
-        let held: Vec<_> = held.collect();
+        let held: Vec<_> = self.versions().iter().filter_map(|at| self.hold(at)).collect();
         let mut report = Report { accounted: engine.account()?, ..Report::default() };
         let mut seen = BTreeSet::new();
         for snapshot in &held {
@@ -62,6 +60,14 @@ impl PageStore {
             }
         }
         Ok(report)
+    }
+}
+
+impl PageStore {
+    /// Holds a version that was there, if it still is.
+    fn hold(&self, at: &Version) -> Option<Snapshot> {
+        let by_name = || at.names.iter().find_map(|name| self.at_named(name).ok());
+        Snapshot::of(self.engine(), at.version).or_else(by_name)
     }
 }
 

@@ -26,6 +26,7 @@ use crate::log::shared::SharedCore;
 use crate::log::superblock::Found;
 use crate::media::Media;
 use crate::media::gate::Gate;
+use crate::meeting::seat::Seat;
 use crate::options::Options;
 use crate::place::Sector;
 use crate::version::delta;
@@ -56,6 +57,9 @@ pub(crate) struct Engine {
     pub(crate) poison: OnceLock<String>,
     pub(crate) releases: Releases,
     pub(crate) counters: Counters,
+    /// The part of this process in the meeting of those that have the store open, if more than one
+    /// may.
+    pub(crate) seat: Option<Arc<Seat>>,
     /// Signalled when there is something to sync, or when the store is closed.
     pub(crate) wake: Condvar,
 }

@@ -9,7 +9,7 @@
 //! store at a path, locked), `shared_store` (one that several processes have open), [`snapshot`] (reading a version), [`writer`] (an open transaction);
 //! `commit` (its pages and its record); `version` (which page is where in each version, and what is
 //! freed when one is released); `alloc` (the use of space, in slots or in segments, and a shorter
-//! file); `log` (records, checkpoints, recovery); [`media`] (the device below all of them);
+//! file); `meeting` (what processes that share a store tell each other); `log` (records, checkpoints, recovery); [`media`] (the device below all of them);
 //! `engine` (what they share), `place` (sectors and sizes), `thread` (work while commits continue);
 //! `versioned` (the store as a [`Versioned`] device); [`stats`] with `counters`, and [`check`];
 //! [`planted`] (bugs that the tests must find).
@@ -26,6 +26,7 @@ mod engine;
 pub mod error;
 mod log;
 pub mod media;
+mod meeting;
 pub mod options;
 mod place;
 pub mod planted;
@@ -51,9 +52,9 @@ pub use esker_device::process::{PerProcess, Process};
 pub use esker_device::versioned::Versioned;
 #[cfg(feature = "_planted")]
 pub use log::concurrent_checkpoint::Unfinished;
-#[doc(hidden)]
-pub use log::shared::LogEnd;
 pub use media::{FileMedia, Geometry, Media};
+#[doc(hidden)]
+pub use meeting::layout::MEETING_BYTES;
 pub use options::{Allocation, Durability, Options};
 pub use snapshot::Snapshot;
 pub use stats::{Stats, Version, Written};

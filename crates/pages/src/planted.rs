@@ -58,11 +58,19 @@ pub enum Bug {
     NodesNotAdopted,
     /// A process that follows a log frees the slots that died since a checkpoint began.
     FollowerFreesNewerDead,
+    /// A reader does not say in the meeting file which version it reads.
+    PinNotSeen,
+    /// A reader that has said it does not look whether it was seen.
+    FloorNotReread,
+    /// The process that frees raises the floor only after it has looked who reads.
+    FloorRaisedLate,
+    /// A state that is being written is taken for a state.
+    TornStateBelieved,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 30] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -89,6 +97,10 @@ impl Bug {
         Self::CarriedAppliedTwice,
         Self::NodesNotAdopted,
         Self::FollowerFreesNewerDead,
+        Self::PinNotSeen,
+        Self::FloorNotReread,
+        Self::FloorRaisedLate,
+        Self::TornStateBelieved,
     ];
 }
 

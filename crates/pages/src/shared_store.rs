@@ -1,59 +1,57 @@
 //! A store that several processes have open: one writes, the others follow its log.
 //!
-//! This is not offered to users yet: how processes tell each other where the log ends and which
-//! versions they read is the caller's, and so is who writes.
+//! This is not offered to users yet. What is missing is in `docs/design/processes.md`.
 
 use std::sync::Arc;
 
 use esker_device::DeviceFile;
+use esker_device::shared::Shared;
 
 use crate::error::Result;
 use crate::log::opening;
-use crate::log::shared::LogEnd;
 use crate::options::Options;
+use crate::snapshot::Snapshot;
 use crate::store::PageStore;
 
 impl PageStore {
     /// Opens the store in `file`, or creates one, as the process that writes it while others
-    /// follow.
+    /// follow. All of them give the same `shared`, of 64 KiB.
     ///
     /// # Errors
-    /// As [`PageStore::open`]; [`crate::Error::InvalidArgument`] with segment allocation.
+    /// As [`PageStore::open`]; [`crate::Error::Locked`] while another process writes, or reads what
+    /// one wrote that is gone; [`crate::Error::InvalidArgument`] with segment allocation.
     #[doc(hidden)]
-    pub fn open_leader(file: Arc<dyn DeviceFile>, options: Options) -> Result<Self> {
-        Ok(Self::over(opening::open_shared(file, options)?))
+    pub fn open_leader(
+        file: Arc<dyn DeviceFile>,
+        options: Options,
+        shared: Arc<dyn Shared>,
+    ) -> Result<Self> {
+        Ok(Self::over(opening::open_leader(file, options, shared)?))
     }
 
-    /// Opens the store in `file` to follow the log up to `end`; `None` when it has no such log any
-    /// more. Every operation that would change the store returns [`crate::Error::ReadOnly`].
+    /// Opens the store in `file` to follow the process that writes it. Every operation that would
+    /// change the store returns [`crate::Error::ReadOnly`].
     ///
     /// # Errors
-    /// As [`PageStore::open_read_only`]; [`crate::Error::InvalidArgument`] with segment allocation.
+    /// As [`PageStore::open_read_only`]; [`crate::Error::Locked`] when no process has written it in
+    /// this way.
     #[doc(hidden)]
     pub fn open_follower(
         file: Arc<dyn DeviceFile>,
         options: Options,
-        end: LogEnd,
-    ) -> Result<Option<Self>> {
-        Ok(opening::open_follower(file, options, end)?.map(Self::over))
+        shared: Arc<dyn Shared>,
+    ) -> Result<Self> {
+        Ok(Self::over(opening::open_follower(file, options, shared)?))
     }
 
-    /// The end of the log of a store that this process writes.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn log_end(&self) -> LogEnd {
-        let core = self.engine().core.lock();
-        LogEnd { epoch: core.log.epoch, number: core.log.number }
-    }
-
-    /// Applies what the writing process has committed up to `end`. Returns `false` when the file
-    /// has no such log any more.
+    /// Holds the newest version that any process has committed. No I/O without news.
     ///
     /// # Errors
-    /// The device failed; [`crate::Error::Corrupt`] when the log does not follow from what was read
-    /// before: every read fails from then on.
+    /// The device failed; [`crate::Error::Locked`] when the process that writes died while it said
+    /// how far its log goes; [`crate::Error::Busy`] after many checkpoints while this began.
     #[doc(hidden)]
-    pub fn catch_up(&self, end: LogEnd) -> Result<bool> {
-        self.engine().catch_up(end)
+    pub fn begin_read(&self) -> Result<Snapshot> {
+        self.engine().check_process()?;
+        Snapshot::begin(self.engine())
     }
 }

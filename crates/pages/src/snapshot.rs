@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker_device::Purpose;
 
 use crate::engine::Engine;
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, invalid};
 use crate::place::Sector;
 use crate::version::mapping::Mapping;
 use crate::version::view::{Held, View};
@@ -22,26 +22,47 @@ pub struct Snapshot {
     view: View,
     pages: u32,
     page_size: u32,
+    /// Whether its version is kept for it: not where the version could not be pinned in the
+    /// meeting of several processes. Then it cannot be read.
+    is_held: bool,
 }
 
 impl Snapshot {
     /// Holds the newest version.
     pub(crate) fn newest(engine: &Arc<Engine>) -> Self {
-        let (version, view) = engine.versions.lock().pin();
-        Self::over(engine, version, view)
+        Self::begin(engine).unwrap_or_else(|_| {
+            let (version, root) = {
+                let versions = engine.versions.lock();
+                let (version, root) = versions.newest();
+                (version, Arc::clone(root))
+            };
+            Self::over(engine, version, View::Fixed(root), false)
+        })
+    }
+
+    /// Holds the newest version of all processes that have the store open.
+    pub(crate) fn begin(engine: &Arc<Engine>) -> Result<Self> {
+        let (version, view) = engine.pin_newest()?;
+        Ok(Self::over(engine, version, view, true))
     }
 
     /// Holds a version that is kept.
     pub(crate) fn of(engine: &Arc<Engine>, version: u64) -> Option<Self> {
-        let view = engine.versions.lock().pin_at(version)?;
-        Some(Self::over(engine, version, view))
+        let view = engine.pin_version(version)?;
+        Some(Self::over(engine, version, view, true))
     }
 
-    fn over(engine: &Arc<Engine>, version: u64, view: View) -> Self {
+    /// Holds the version with a name.
+    pub(crate) fn named(engine: &Arc<Engine>, name: &str) -> Result<Option<Self>> {
+        let found = engine.pin_name(name)?;
+        Ok(found.map(|(version, view)| Self::over(engine, version, view, true)))
+    }
+
+    fn over(engine: &Arc<Engine>, version: u64, view: View, is_held: bool) -> Self {
         let root = view.root();
         let (pages, page_size) = (root.pages, root.page_size);
         drop(root);
-        Self { engine: Arc::clone(engine), version, view, pages, page_size }
+        Self { engine: Arc::clone(engine), version, view, pages, page_size, is_held }
     }
 
     /// The root that leads to its pages, valid for as long as the answer lives.
@@ -78,6 +99,9 @@ impl Snapshot {
         check_range(self.page_size, offset, buf.len())?;
         if page >= self.pages {
             return invalid(format!("page {page} is past the last of {}", self.pages));
+        }
+        if !self.is_held {
+            return Err(Error::Busy);
         }
         let root = self.root();
         self.engine.read_part(&root.map.get(page), self.page_size, offset, buf)
@@ -119,19 +143,19 @@ impl Engine {
 impl Clone for Snapshot {
     fn clone(&self) -> Self {
         // The version is in the list for as long as `self` holds it. A child by `fork` has no list.
-        if self.engine.process.is_current() {
-            self.engine.versions.lock().pin_at(self.version);
+        if self.is_held && self.engine.process.is_current() {
+            self.engine.pin_again(self.version);
         }
         let (engine, view) = (Arc::clone(&self.engine), self.view.clone());
-        let Self { version, pages, page_size, .. } = *self;
-        Self { engine, version, view, pages, page_size }
+        let Self { version, pages, page_size, is_held, .. } = *self;
+        Self { engine, version, view, pages, page_size, is_held }
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        if self.engine.process.is_current() {
-            self.engine.versions.lock().unpin(self.version);
+        if self.is_held && self.engine.process.is_current() {
+            self.engine.unpin(self.version);
         }
     }
 }

@@ -252,8 +252,7 @@ impl PageStore {
     /// [`Error::InvalidArgument`] when no version has this name.
     pub fn at_named(&self, name: &str) -> Result<Snapshot> {
         self.engine().check_process()?;
-        let core = self.engine().core.lock();
-        let snapshot = core.named.get(name).and_then(|at| Snapshot::of(self.engine(), *at));
+        let snapshot = Snapshot::named(self.engine(), name)?;
         snapshot.map_or_else(|| invalid(format!("no version is kept as {name}")), Ok)
     }
 

@@ -55,6 +55,10 @@ fn planted_bugs_are_found() {
         Bug::CarriedAppliedTwice,
         Bug::NodesNotAdopted,
         Bug::FollowerFreesNewerDead,
+        Bug::PinNotSeen,
+        Bug::FloorNotReread,
+        Bug::FloorRaisedLate,
+        Bug::TornStateBelieved,
     ];
     for bug in Bug::ALL.into_iter().filter(|bug| !elsewhere.contains(bug)) {
         let found = hunt(bug, 0..60, |seed, counts| explore(*seed, 150, counts));

@@ -219,6 +219,58 @@ fn pause_for(pause: Duration) -> Result<(), Errno> {
     rustix::io::read(&timer, &mut [0; 8]).map(drop)
 }
 
+/// Locks of single bytes, at any offset up to 2^61: they have nothing to do with contents, and end
+/// with this opening, however its process dies. They are other locks than those of the whole file.
+impl LockFile {
+    /// Locks a byte, or returns `false` if another opening has it.
+    ///
+    /// # Errors
+    /// Those of the system; [`Errno::BADF`] in a child by `fork`.
+    pub fn try_lock_byte(&self, byte: u64) -> Result<bool, Errno> {
+        match self.set_byte(byte, libc::F_WRLCK) {
+            Err(Errno::ACCESS | Errno::AGAIN) => Ok(false),
+            outcome => outcome.map(|()| true),
+        }
+    }
+
+    /// Unlocks a byte.
+    ///
+    /// # Errors
+    /// As [`LockFile::try_lock_byte`].
+    pub fn unlock_byte(&self, byte: u64) -> Result<(), Errno> {
+        self.set_byte(byte, libc::F_UNLCK)
+    }
+
+    fn set_byte(&self, byte: u64, kind: libc::c_int) -> Result<(), Errno> {
+        let start = i64::try_from(byte).ok().filter(|start| *start < TICKETS / 2);
+        let wanted = range(kind, start.ok_or(Errno::INVAL)?, 1);
+        let file = self.file()?.as_raw_fd();
+        // SAFETY: the descriptor is open, and the structure is there for the call.
+        let answer = unsafe { libc::fcntl(file, libc::F_OFD_SETLK, &raw const wanted) };
+        if answer == 0 { Ok(()) } else { Err(last_error()) }
+    }
+
+    /// Whether another opening has locked a byte.
+    ///
+    /// # Errors
+    /// As [`LockFile::try_lock_byte`].
+    pub fn is_byte_locked(&self, byte: u64) -> Result<bool, Errno> {
+        let start = i64::try_from(byte).ok().filter(|start| *start < TICKETS / 2);
+        let mut asked = range(libc::F_WRLCK, start.ok_or(Errno::INVAL)?, 1);
+        let file = self.file()?.as_raw_fd();
+        // SAFETY: the descriptor is open, and the structure is there for the call.
+        let answer = unsafe { libc::fcntl(file, libc::F_OFD_GETLK, &raw mut asked) };
+        if answer != 0 {
+            return Err(last_error());
+        }
+        Ok(libc::c_int::from(asked.l_type) != libc::F_UNLCK)
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
 impl AsFd for LockFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

@@ -32,6 +32,7 @@ impl Writer {
         let changes = self.write_record(&mut core, plan, Some(Arc::clone(&name)))?;
         self.engine.sync_core(&mut core)?;
         core.prepared = Some(Prepared { name, changes });
+        self.engine.announce(&core);
         drop(core);
         self.is_prepared = true;
         Ok(())

@@ -48,7 +48,11 @@ impl Engine {
         let record = record.encode();
         self.reserve_log(core, record.len() as u64)?;
         self.append(core, &record)?;
-        if planted::is(Bug::DecisionNotSynced) { Ok(()) } else { self.sync_core(core) }
+        if !planted::is(Bug::DecisionNotSynced) {
+            self.sync_core(core)?;
+        }
+        self.announce(core);
+        Ok(())
     }
 
     /// Begins an epoch before the first record of this opening.

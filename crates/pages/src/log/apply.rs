@@ -155,6 +155,7 @@ impl Engine {
             dead.into_iter().for_each(|sector| core.space.free(sector));
         }
         self.counters.commits.add(1);
+        self.announce(core);
     }
 }
 

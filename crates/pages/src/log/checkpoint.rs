@@ -180,6 +180,7 @@ impl Engine {
             self.free_older(core, roots, block.roots, before.segments, dead);
         }
         self.free_retired(core, retired);
+        self.announce(core);
         self.counters.checkpoints.add(1);
         Ok(())
     }

@@ -17,6 +17,7 @@ use crate::log::creation::of_epoch;
 use crate::log::opening::check_sharing;
 use crate::log::record::{HELD_MAX, Held, Record};
 use crate::log::shared::{HeldMark, KeptRoot, SharedCore};
+use crate::meeting::cells;
 use crate::place::Sector;
 use crate::planted::{self, Bug};
 use crate::version::map::Root;
@@ -142,14 +143,16 @@ impl Engine {
     /// Where several processes have the store open: asks which versions they read, writes that, and
     /// purges the others. The record is durable with the checkpoint that follows.
     pub(crate) fn write_held(&self, core: &mut Core) -> Result<()> {
-        let Some(shared) = &core.shared else { return Ok(()) };
+        let Some(seat) = self.seat.as_ref().filter(|_| core.shared.is_some()) else {
+            return Ok(());
+        };
         let versions = self.versions.lock();
         let newest = versions.newest().0;
         let here = versions.read_here().map(|at| Held { first: at, last: at });
         let mut held: Vec<Held> = here.collect();
         drop(versions);
         if !planted::is(Bug::HeldForgotten) {
-            held.extend(&shared.held_elsewhere);
+            held.extend(cells::held(seat.shared(), seat.store(), Some(seat.cell()), newest)?);
         }
         held.retain(|held| held.first < newest);
         let held = joined(held);

@@ -6,7 +6,7 @@
 //! (the maps of a checkpoint), [`apply`] (what a record changes), [`recovery`], [`opening`],
 //! [`read_only`] (a store opened for reading, and written later), [`shared`] and [`hold`] (what is
 //! different where several processes have a store open), [`follow`] and [`adopt`] (a process that
-//! follows the log of another).
+//! follows the log of another), [`reading`] (readers then).
 
 pub(crate) mod adopt;
 pub(crate) mod append;
@@ -22,6 +22,7 @@ pub(crate) mod loader;
 pub(crate) mod notes;
 pub(crate) mod opening;
 pub(crate) mod read_only;
+pub(crate) mod reading;
 pub(crate) mod record;
 pub(crate) mod recovery;
 pub(crate) mod scan;

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use esker_device::process::Process;
 use esker_device::runtime::{Runtime, SystemRuntime};
+use esker_device::shared::Shared;
 use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
@@ -29,6 +30,10 @@ use crate::log::shared::LogEnd;
 use crate::log::superblock::{Found, Superblock};
 use crate::media::gate::Gate;
 use crate::media::{FileMedia, Media};
+use crate::meeting::cells::Quiet;
+use crate::meeting::layout::{MEETING_BYTES, WRITE_LOCK, is_of, make};
+use crate::meeting::seat::Seat;
+use crate::meeting::state::heard;
 use crate::options::{Allocation as Kind, Options};
 use crate::planted::{self, Bug};
 use crate::version::map::Root;
@@ -40,7 +45,11 @@ type MakeMedia = fn(&Arc<dyn DeviceFile>, u32) -> Arc<dyn Media>;
 
 /// Opens what is in `file`, or makes a new store where there is nothing.
 pub(crate) fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
-    open_on(file, options, |file, bytes| Arc::new(FileMedia::new(Arc::clone(file), bytes)))
+    open_on(file, options, file_media)
+}
+
+fn file_media(file: &Arc<dyn DeviceFile>, segment_bytes: u32) -> Arc<dyn Media> {
+    Arc::new(FileMedia::new(Arc::clone(file), segment_bytes))
 }
 
 /// As [`open`], with another idea of the file's blocks.
@@ -49,6 +58,10 @@ pub(crate) fn open_on(
     options: Options,
     media: MakeMedia,
 ) -> Result<Arc<Engine>> {
+    open_alone(file, options, media).map(Arc::new)
+}
+
+fn open_alone(file: Arc<dyn DeviceFile>, options: Options, media: MakeMedia) -> Result<Engine> {
     options.check()?;
     let unknown = media(&file, options.segment_bytes);
     let Found::Superblock(block) = find_in(&*unknown)? else {
@@ -81,38 +94,123 @@ pub(crate) fn open_to_read(file: Arc<dyn DeviceFile>, options: Options) -> Resul
     };
     match found {
         Found::Superblock(block) => {
-            load(disk(block.segment_bytes), options, &block).map(|(engine, _)| engine)
+            load(disk(block.segment_bytes), options, &block).map(|(engine, _)| Arc::new(engine))
         }
-        _ => Ok(empty(disk(options.segment_bytes), options)),
+        _ => Ok(Arc::new(empty(disk(options.segment_bytes), options))),
     }
 }
 
+/// How often a process that begins to follow hears anew how far the log goes.
+const TRIES: u32 = 1000;
+
 /// Opens what is in `file`, or makes a new store, as the process that writes it while others follow
-/// its log. No other process has it open yet.
-pub(crate) fn open_shared(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<Engine>> {
-    let engine = open(file, options)?;
+/// its log. Fails, and changes nothing, while another writes it, or while others still read
+/// versions of one that died: which pages those have is not known from the file alone.
+pub(crate) fn open_leader(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    shared: Arc<dyn Shared>,
+) -> Result<Arc<Engine>> {
+    let name = file.name().to_owned();
+    let locked = |how| Error::Locked { file: name.clone(), how };
+    check_meeting(&*shared)?;
+    if !shared.try_lock(WRITE_LOCK)? {
+        return Err(locked("open for writing in another process: use that, or close it"));
+    }
+    let opened = lead(file, options, &shared, locked);
+    if opened.is_err() {
+        shared.unlock(WRITE_LOCK)?;
+    }
+    opened.map(Arc::new)
+}
+
+fn lead(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    shared: &Arc<dyn Shared>,
+    locked: impl Fn(&'static str) -> Error,
+) -> Result<Engine> {
+    let unknown = file_media(&file, options.segment_bytes);
+    let known = match find_in(&*unknown)? {
+        Found::Superblock(block) if is_of(&**shared, block.store) => Some(block.store),
+        _ => None,
+    };
+    let quiet = Quiet::begin(&**shared, known)?;
+    let Some(quiet) = quiet else {
+        return Err(locked(
+            "read by other processes still, and the one that wrote it is gone: \
+                           close it there and try again",
+        ));
+    };
+    let mut engine = open_alone(file, options, file_media)?;
+    if known != Some(engine.store) {
+        make(&**shared, engine.store);
+    }
+    let seat = Seat::take(Arc::clone(shared), engine.store, engine.process, true)?;
+    engine.seat = Some(Arc::new(seat.ok_or_else(|| locked("open in 120 processes: close one"))?));
     engine.share()?;
+    engine.announce(&engine.core.lock());
+    quiet.end(engine.store, engine.versions.lock().newest().0);
     Ok(engine)
 }
 
-/// Opens what is in `file` as a process that follows the log of another, which says that it ends at
-/// `end`. `None` when that is not so any more. Writes nothing.
+/// Opens what is in `file` as a process that follows the log of another. Writes nothing to it.
 pub(crate) fn open_follower(
     file: Arc<dyn DeviceFile>,
     options: Options,
-    end: LogEnd,
-) -> Result<Option<Arc<Engine>>> {
+    shared: Arc<dyn Shared>,
+) -> Result<Arc<Engine>> {
     options.check()?;
+    check_meeting(&*shared)?;
     let unknown = FileMedia::new(Arc::clone(&file), options.segment_bytes);
+    let locked = |how| Err(Error::Locked { file: file.name().to_owned(), how });
+    let store = match find_in(&unknown)? {
+        Found::Superblock(block) if is_of(&*shared, block.store) => block.store,
+        _ => return locked("open in no process that shares it: open it for writing first"),
+    };
+    let process = Process::current();
+    let Some(seat) = Seat::take(Arc::clone(&shared), store, process, false)? else {
+        return locked("open in 120 processes: close one");
+    };
+    let seat = Arc::new(seat);
+    for _ in 0..TRIES {
+        let Some(state) = heard(&*shared, store) else {
+            return locked(
+                "written by no process that says how far its log goes: open it for \
+                           writing first",
+            );
+        };
+        let opened = follow_from(&file, &options, state.end)?;
+        if let Some(engine) = opened {
+            return Ok(Arc::new(Engine { seat: Some(seat), ..engine }));
+        }
+    }
+    Err(Error::Busy)
+}
+
+/// Opens a store up to this end of its log; `None` when it has no such log any more.
+fn follow_from(
+    file: &Arc<dyn DeviceFile>,
+    options: &Options,
+    end: LogEnd,
+) -> Result<Option<Engine>> {
+    let unknown = FileMedia::new(Arc::clone(file), options.segment_bytes);
     let Some(block) = of_epoch(&unknown, end.epoch)? else { return Ok(None) };
     check_sharing(block.allocation)?;
-    let gate = Arc::new(Gate::new(file));
+    let gate = Arc::new(Gate::new(Arc::clone(file)));
     let media = Arc::new(FileMedia::new(Arc::clone(&gate) as _, block.segment_bytes));
     let found = Found::Superblock(block);
     let releases = Releases::default();
     let loaded = load_to(&*media, allocation(block.allocation), end, &releases)?;
     let disk = Disk { media, gated: Some(Gated { gate, found }) };
-    Ok(loaded.map(|recovered| engine(disk, options, &block, recovered)))
+    Ok(loaded.map(|recovered| engine(disk, options.clone(), &block, recovered)))
+}
+
+fn check_meeting(shared: &dyn Shared) -> Result<()> {
+    if shared.words() * 8 < MEETING_BYTES {
+        return invalid("what processes share is too short: use 64 KiB");
+    }
+    Ok(())
 }
 
 /// Fails for a store that only one process may have open.
@@ -139,13 +237,13 @@ struct Disk {
     gated: Option<Gated>,
 }
 
-fn engine(disk: Disk, options: Options, block: &Superblock, recovered: Recovered) -> Arc<Engine> {
+fn engine(disk: Disk, options: Options, block: &Superblock, recovered: Recovered) -> Engine {
     let Recovered { mut versions, releases, core } = recovered;
     let allocation = allocation(block.allocation);
     if allocation.moves_pages() {
         versions.get_mut().let_pages_move();
     }
-    Arc::new(Engine {
+    Engine {
         process: Process::current(),
         media: disk.media,
         gated: disk.gated,
@@ -160,12 +258,13 @@ fn engine(disk: Disk, options: Options, block: &Superblock, recovered: Recovered
         poison: OnceLock::new(),
         releases,
         counters: Counters::default(),
+        seat: None,
         wake: Condvar::new(),
-    })
+    }
 }
 
 /// Makes a new store: zeros, then a checkpoint of nothing.
-fn create(media: Arc<dyn Media>, options: Options) -> Result<Arc<Engine>> {
+fn create(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
     put_zeros(&*media, options.segment_bytes)?;
     let engine = empty(Disk { media, gated: None }, options);
     engine.checkpoint_core(&mut engine.core.lock())?;
@@ -173,7 +272,7 @@ fn create(media: Arc<dyn Media>, options: Options) -> Result<Arc<Engine>> {
 }
 
 /// A new store before its first checkpoint.
-fn empty(disk: Disk, options: Options) -> Arc<Engine> {
+fn empty(disk: Disk, options: Options) -> Engine {
     let segment_bytes = options.segment_bytes;
     let block = Superblock {
         store: StoreId(SystemRuntime::default().random()),
@@ -194,7 +293,7 @@ fn empty(disk: Disk, options: Options) -> Arc<Engine> {
 }
 
 /// Loads a store. Says whether there was anything in its log.
-fn load(disk: Disk, options: Options, block: &Superblock) -> Result<(Arc<Engine>, bool)> {
+fn load(disk: Disk, options: Options, block: &Superblock) -> Result<(Engine, bool)> {
     let (recovered, found) =
         recover(&*disk.media, block, allocation(block.allocation), disk.gated.is_some())?;
     Ok((engine(disk, options, block, recovered), found))

@@ -33,7 +33,7 @@ use crate::version::tree::Releases;
 use crate::version::versions::{Replaced, Versions};
 
 /// The state of a store as its checkpoint and its log have it.
-pub(super) struct Recovered {
+pub(crate) struct Recovered {
     pub(super) versions: Mutex<Versions>,
     pub(super) releases: Releases,
     pub(super) core: Core,

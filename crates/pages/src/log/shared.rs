@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::log::record::Held;
 use crate::log::scan::Position;
 use crate::log::superblock::Superblock;
 use crate::place::Sector;
@@ -20,11 +19,11 @@ pub(crate) type KeptRoot = (Vec<Arc<str>>, u64, Arc<Root>);
 
 /// The end of the log, as the writing process says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogEnd {
+pub(crate) struct LogEnd {
     /// The epoch of the newest checkpoint.
-    pub epoch: u64,
+    pub(crate) epoch: u64,
     /// The number of the next frame: those before it are written whole, and take effect.
-    pub number: u64,
+    pub(crate) number: u64,
 }
 
 /// The state when the newest record "held" was applied: a checkpoint that follows has this.
@@ -61,8 +60,6 @@ pub(crate) struct SharedCore {
     /// Whether the free slots are known to be those of every process. Without that, slots may seem
     /// free here that are not, and nothing may be allocated.
     pub(crate) is_complete: bool,
-    /// Versions that other processes read, as last seen.
-    pub(crate) held_elsewhere: Vec<Held>,
 }
 
 impl SharedCore {
@@ -76,7 +73,6 @@ impl SharedCore {
             mark: None,
             loaded: newest,
             is_complete: false,
-            held_elsewhere: Vec::new(),
         }
     }
 }

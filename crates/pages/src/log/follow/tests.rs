@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use esker_device::sim::SimDevice;
+use esker_device::sim::{SimDevice, SimShared};
 use esker_device::{Caching, Device, DeviceFile, Open};
 use esker_harness::counts::{Counts, budget};
 use esker_harness::planted::hunt;
@@ -11,8 +11,8 @@ use esker_harness::violation::without_panic;
 
 use super::*;
 use crate::log::concurrent_checkpoint::Unfinished;
-use crate::log::opening::{open_follower, open_shared};
-use crate::log::record::Held;
+use crate::log::opening::{open_follower, open_leader};
+use crate::meeting::layout::MEETING_BYTES;
 use crate::planted::with;
 use crate::writer::Dirty;
 use crate::{Allocation as Kind, Durability, Options, PageStore, Snapshot, Writer};
@@ -51,6 +51,7 @@ impl Follower {
 /// A writer, its followers, and what every version holds.
 struct Processes {
     file: Arc<dyn DeviceFile>,
+    shared: Arc<SimShared>,
     options: Options,
     writer: PageStore,
     open: Option<Writer>,
@@ -68,10 +69,13 @@ impl Processes {
         let device = SimDevice::new();
         let file = device.open("pages", Open::CreateNew, Caching::Buffered).unwrap();
         let options = options(seed);
-        let writer = PageStore::over(open_shared(Arc::clone(&file), options.clone()).unwrap());
+        let shared = Arc::new(SimShared::new(MEETING_BYTES / 8));
+        let leader = open_leader(Arc::clone(&file), options.clone(), Arc::clone(&shared) as _);
+        let writer = PageStore::over(leader.unwrap());
         let versions = BTreeMap::from([(0, Vec::new())]);
         let mut processes = Self {
             file,
+            shared,
             options,
             writer,
             open: None,
@@ -87,14 +91,10 @@ impl Processes {
         processes
     }
 
-    fn end(&self) -> LogEnd {
-        let core = self.writer.engine().core.lock();
-        LogEnd { epoch: core.log.epoch, number: core.log.number }
-    }
-
     fn follower(&self) -> Follower {
-        let opened = open_follower(Arc::clone(&self.file), self.options.clone(), self.end());
-        Follower { store: PageStore::over(opened.unwrap().unwrap()), pins: Vec::new() }
+        let shared = Arc::new(self.shared.another());
+        let opened = open_follower(Arc::clone(&self.file), self.options.clone(), shared);
+        Follower { store: PageStore::over(opened.unwrap()), pins: Vec::new() }
     }
 
     fn newest(&self) -> u64 {
@@ -132,16 +132,7 @@ impl Processes {
         self.versions.insert(made.version(), self.working.clone());
     }
 
-    /// What the writer does before a checkpoint: it asks which versions are read.
-    fn tell_held(&self) {
-        let held = self.followers.iter().flat_map(|follower| &follower.pins);
-        let held = held.map(|pin| Held { first: pin.version(), last: pin.version() });
-        let mut core = self.writer.engine().core.lock();
-        core.shared.as_mut().unwrap().held_elsewhere = held.collect();
-    }
-
     fn step(&mut self, random: &Random) {
-        self.tell_held();
         match random.below(100) {
             0..30 => {
                 let len = 1 + random.index(12);
@@ -187,13 +178,11 @@ impl Processes {
 
     /// One of the followers catches up, and is judged.
     fn follow_one(&mut self, random: &Random) {
-        let end = self.end();
         let at = random.index(self.followers.len());
         let follower = &mut self.followers[at];
         let loaded = follower.loaded();
-        assert!(follower.store.engine().catch_up(end).unwrap(), "{end:?} is not there");
+        let snapshot = follower.store.begin_read().unwrap();
         self.reloaded += u64::from(follower.loaded() != loaded);
-        let snapshot = follower.store.pin();
         assert_eq!(snapshot.version(), *self.versions.keys().next_back().unwrap());
         for pin in follower.pins.iter().chain([&snapshot]) {
             assert_eq!(read_all(pin).unwrap(), self.versions[&pin.version()], "{pin:?}");
@@ -280,6 +269,7 @@ fn followers_have_what_the_writer_has() {
 fn planted_bugs_of_followers_are_found() {
     for bug in [
         Bug::HeldForgotten,
+        Bug::PinNotSeen,
         Bug::CarriedAppliedTwice,
         Bug::NodesNotAdopted,
         Bug::FollowerFreesNewerDead,
@@ -297,5 +287,6 @@ fn planted_bugs_of_followers_are_found() {
 fn a_store_whose_pages_move_is_not_shared() {
     let file = SimDevice::new().open("pages", Open::CreateNew, Caching::Buffered).unwrap();
     let options = options(0).allocation(Kind::Segment);
-    assert!(matches!(open_shared(file, options), Err(Error::InvalidArgument(_))));
+    let shared = Arc::new(SimShared::new(MEETING_BYTES / 8));
+    assert!(matches!(open_leader(file, options, shared), Err(Error::InvalidArgument(_))));
 }

@@ -1,0 +1,63 @@
+//! A file mapped into memory, as words.
+
+#![expect(unsafe_code, reason = "memory that other processes change, which only atomics may read")]
+
+use std::os::fd::AsFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// The first bytes of a file, shared with all that have it mapped, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    first: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: the memory is that of the process, and is accessed by atomic operations alone.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps whole pages of memory: `bytes` is a multiple of 4096, and the file has as many.
+    pub(super) fn new(file: impl AsFd, bytes: usize) -> Result<Self, Errno> {
+        if bytes == 0 || !bytes.is_multiple_of(4096) {
+            return Err(Errno::INVAL);
+        }
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the place, so that nothing else is there.
+        let start = unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?;
+        let first = NonNull::new(start.cast::<AtomicU64>()).ok_or(Errno::NOMEM)?;
+        Ok(Self { first, words: bytes / 8 })
+    }
+
+    pub(super) fn words(&self) -> usize {
+        self.words
+    }
+
+    fn word(&self, at: usize) -> Option<&AtomicU64> {
+        // SAFETY: the word is within the mapping, which is aligned to pages, is of numbers for
+        // which all bits are right, and is there for as long as `self`.
+        (at < self.words).then(|| unsafe { self.first.add(at).as_ref() })
+    }
+
+    pub(super) fn load(&self, at: usize) -> u64 {
+        self.word(at).map_or(0, |word| word.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn store(&self, at: usize, value: u64) {
+        if let Some(word) = self.word(at) {
+            word.store(value, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it is the whole of one mapping, and nothing refers to it any more.
+        let _unmapped = unsafe { munmap(self.first.as_ptr().cast(), self.words * 8) };
+    }
+}

@@ -1,0 +1,135 @@
+//! Readers where several processes have a store open.
+//!
+//! A transaction that begins hears how far the log goes, applies what is new, and pins the newest
+//! version in the cell of its process. If the process that frees may have looked before, the reader
+//! tries again, with what is newest then ([`crate::meeting::cells`]). So a reader that begins after
+//! a commit has returned, in whichever process, sees it.
+//!
+//! The version is pinned and the floor is read while `versions` is locked: no record "held" is
+//! applied here in between, and one that is applied later has the version, or is older than it.
+
+use std::sync::Arc;
+
+use crate::engine::{Core, Engine};
+use crate::error::{Error, Result};
+use crate::log::shared::LogEnd;
+use crate::meeting::seat::Seat;
+use crate::meeting::state::{State, heard, say};
+use crate::version::view::View;
+
+/// How often a reader begins again before it gives up: each time, the writer has taken a
+/// checkpoint meanwhile.
+const TRIES: u32 = 1000;
+
+impl Engine {
+    /// The part in the meeting, of a process that follows another.
+    fn followers_seat(&self) -> Option<&Arc<Seat>> {
+        self.seat.as_ref().filter(|_| self.gated.is_some())
+    }
+
+    /// Where the log ends, as the writing process says it.
+    fn hear(&self, seat: &Seat) -> Result<LogEnd> {
+        match heard(seat.shared(), seat.store()) {
+            Some(state) => Ok(state.end),
+            None => Err(self.unheard()),
+        }
+    }
+
+    fn unheard(&self) -> Error {
+        let how = "without a process that writes it, and the last one died while it said how far \
+                   its log goes: open it for writing, or close it everywhere";
+        Error::Locked { file: self.media.name().to_owned(), how }
+    }
+
+    /// Says how far the log goes now, if other processes listen.
+    pub(crate) fn announce(&self, core: &Core) {
+        let Some(seat) = self.seat.as_ref().filter(|_| self.gated.is_none()) else { return };
+        let end = LogEnd { epoch: core.log.epoch, number: core.log.number };
+        let newest = self.versions.lock().newest().0;
+        say(seat.shared(), seat.store(), State { end, newest });
+    }
+
+    /// Adds a reader to the newest version of all processes.
+    ///
+    /// # Errors
+    /// Those of [`Engine::catch_up`]; [`Error::Locked`] when it is not known how far the log goes;
+    /// [`Error::Busy`] when the writer takes one checkpoint after the other.
+    pub(crate) fn pin_newest(&self) -> Result<(u64, View)> {
+        let Some(seat) = self.followers_seat() else { return Ok(self.versions.lock().pin()) };
+        for _ in 0..TRIES {
+            if !self.catch_up(self.hear(seat)?)? {
+                continue;
+            }
+            let mut versions = self.versions.lock();
+            let (version, view) = versions.pin();
+            if seat.pin(version) {
+                return Ok((version, view));
+            }
+            versions.unpin(version);
+            seat.unpin(version);
+            drop(versions);
+            std::thread::yield_now();
+        }
+        Err(Error::Busy)
+    }
+
+    /// Adds a reader to a version that is kept, if it can be read here.
+    pub(crate) fn pin_version(&self, version: u64) -> Option<View> {
+        let mut versions = self.versions.lock();
+        let view = versions.pin_at(version)?;
+        let Some(seat) = self.followers_seat() else { return Some(view) };
+        if seat.pin(version) {
+            return Some(view);
+        }
+        versions.unpin(version);
+        seat.unpin(version);
+        None
+    }
+
+    /// Adds a reader to a version with a name, if there is one. Where another process may take the
+    /// name away, it was there after the reader was in the cell: then it is seen by who frees.
+    ///
+    /// # Errors
+    /// As [`Engine::pin_newest`].
+    pub(crate) fn pin_name(&self, name: &str) -> Result<Option<(u64, View)>> {
+        let look = || self.core.lock().named.get(name).copied();
+        let Some(seat) = self.followers_seat() else {
+            return Ok(look().and_then(|at| Some((at, self.versions.lock().pin_at(at)?))));
+        };
+        for _ in 0..TRIES {
+            if !self.catch_up(self.hear(seat)?)? {
+                continue;
+            }
+            let Some(version) = look() else { return Ok(None) };
+            let _seen = seat.pin(version);
+            let end = self.hear(seat);
+            let is_there = end.and_then(|end| Ok(self.catch_up(end)? && look() == Some(version)));
+            let view = self.versions.lock().pin_at(version);
+            match (is_there, view) {
+                (Ok(true), Some(view)) => return Ok(Some((version, view))),
+                (outcome, view) => {
+                    view.into_iter().for_each(|_| self.versions.lock().unpin(version));
+                    seat.unpin(version);
+                    outcome?;
+                }
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Adds one more reader to a version that a reader of this process has.
+    pub(crate) fn pin_again(&self, version: u64) {
+        if let Some(seat) = self.followers_seat() {
+            let _seen = seat.pin(version);
+        }
+        self.versions.lock().pin_at(version);
+    }
+
+    /// Takes a reader away.
+    pub(crate) fn unpin(&self, version: u64) {
+        self.versions.lock().unpin(version);
+        if let Some(seat) = self.followers_seat() {
+            seat.unpin(version);
+        }
+    }
+}
