@@ -66,11 +66,13 @@ pub enum Bug {
     FloorRaisedLate,
     /// A state that is being written is taken for a state.
     TornStateBelieved,
+    /// A process goes on with what it has in memory when another one has recovered the store.
+    LaggardNotReloaded,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -101,6 +103,7 @@ impl Bug {
         Self::FloorNotReread,
         Self::FloorRaisedLate,
         Self::TornStateBelieved,
+        Self::LaggardNotReloaded,
     ];
 }
 

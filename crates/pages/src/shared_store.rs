@@ -8,7 +8,7 @@ use esker_device::DeviceFile;
 use esker_device::shared::Shared;
 
 use crate::error::Result;
-use crate::log::opening;
+use crate::log::joining;
 use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::store::PageStore;
@@ -26,7 +26,7 @@ impl PageStore {
         options: Options,
         shared: Arc<dyn Shared>,
     ) -> Result<Self> {
-        Ok(Self::over(opening::open_leader(file, options, shared)?))
+        Ok(Self::over(joining::open_leader(file, options, shared)?))
     }
 
     /// Opens the store in `file` to follow the process that writes it. Every operation that would
@@ -41,7 +41,7 @@ impl PageStore {
         options: Options,
         shared: Arc<dyn Shared>,
     ) -> Result<Self> {
-        Ok(Self::over(opening::open_follower(file, options, shared)?))
+        Ok(Self::over(joining::open_follower(file, options, shared)?))
     }
 
     /// Holds the newest version that any process has committed. No I/O without news.
@@ -55,3 +55,6 @@ impl PageStore {
         Snapshot::begin(self.engine())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,8 @@
 //! log, takes over the places of the nodes, frees what the writer has freed, and goes on in the new
 //! log, behind the records that it begins with and that the older log had.
 //!
-//! A follower that is late may find that the older log, or nodes of the checkpoint, are gone. Then
-//! it loads the newest checkpoint again. Versions that it reads stay readable: the writer keeps
+//! A follower that is late may find that the older log, or nodes of the checkpoint, are gone; and
+//! another process may have opened the store since. Then it loads the newest checkpoint again. Versions that it reads stay readable: the writer keeps
 //! their pages for as long as they are held.
 //!
 //! Cost: without news nothing; the bytes of the new records; for a checkpoint also its inner nodes
@@ -22,6 +22,7 @@ use crate::engine::{Core, Engine};
 use crate::error::{Error, Result, corrupt};
 use crate::log::adopt::Adoption;
 use crate::log::apply::apply;
+use crate::log::checkpoint::EPOCHS_TRIED_MAX;
 use crate::log::creation::{find_in, of_epoch};
 use crate::log::frames::Log;
 use crate::log::hold::{free_before, places_of};
@@ -152,6 +153,11 @@ impl Engine {
 
     fn follow_to(&self, core: &mut Core, end: LogEnd) -> Result<bool> {
         let mut skipped = 0;
+        // An opening skips some epochs: what another writer has recovered is freed in another way.
+        let is_of_other = end.epoch - core.log.epoch > EPOCHS_TRIED_MAX;
+        if is_of_other && !planted::is(Bug::LaggardNotReloaded) {
+            return self.reload(core, end);
+        }
         if core.log.epoch != end.epoch {
             let Some(block) = of_epoch(&*self.media, end.epoch)? else { return Ok(false) };
             let Some(carried) = self.follow_checkpoint(core, &block)? else {

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::engine::{Core, Engine};
-use crate::error::{Result, corrupt};
+use crate::error::{Result, corrupt, invalid};
 use crate::log::creation::of_epoch;
-use crate::log::opening::check_sharing;
 use crate::log::record::{HELD_MAX, Held, Record};
 use crate::log::shared::{HeldMark, KeptRoot, SharedCore};
 use crate::meeting::cells;
+use crate::options::Allocation as Kind;
 use crate::place::Sector;
 use crate::planted::{self, Bug};
 use crate::version::map::Root;
@@ -120,6 +120,16 @@ pub(crate) fn free_before(
         core.space.free(sector);
     }
     core.roots = roots;
+}
+
+/// Fails for a store that only one process may have open.
+pub(super) fn check_sharing(kind: Kind) -> Result<()> {
+    match kind {
+        Kind::Slot => Ok(()),
+        Kind::Segment => {
+            invalid("with segment allocation one process has a store open: pages move")
+        }
+    }
 }
 
 impl Engine {

@@ -6,7 +6,8 @@
 //! (the maps of a checkpoint), [`apply`] (what a record changes), [`recovery`], [`opening`],
 //! [`read_only`] (a store opened for reading, and written later), [`shared`] and [`hold`] (what is
 //! different where several processes have a store open), [`follow`] and [`adopt`] (a process that
-//! follows the log of another), [`reading`] (readers then).
+//! follows the log of another), [`reading`] (readers then), [`joining`]
+//! (opening one).
 
 pub(crate) mod adopt;
 pub(crate) mod append;
@@ -18,6 +19,7 @@ pub(crate) mod due;
 pub(crate) mod follow;
 pub(crate) mod frames;
 pub(crate) mod hold;
+pub(crate) mod joining;
 pub(crate) mod loader;
 pub(crate) mod notes;
 pub(crate) mod opening;

@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 
 use esker_device::process::Process;
 use esker_device::runtime::{Runtime, SystemRuntime};
-use esker_device::shared::Shared;
 use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
@@ -21,19 +20,13 @@ use crate::alloc::slots::Slots;
 use crate::alloc::space::Space;
 use crate::counters::Counters;
 use crate::engine::{Core, Engine, Gated};
-use crate::error::{Error, Result, invalid};
-use crate::log::creation::{NEW_SEGMENTS, check_new, find_in, of_epoch, put_zeros};
-use crate::log::follow::load_to;
+use crate::error::{Error, Result};
+use crate::log::creation::{NEW_SEGMENTS, check_new, find_in, put_zeros};
 use crate::log::frames::Log;
 use crate::log::recovery::{Recovered, recover};
-use crate::log::shared::LogEnd;
 use crate::log::superblock::{Found, Superblock};
 use crate::media::gate::Gate;
 use crate::media::{FileMedia, Media};
-use crate::meeting::cells::Quiet;
-use crate::meeting::layout::{MEETING_BYTES, WRITE_LOCK, is_of, make};
-use crate::meeting::seat::Seat;
-use crate::meeting::state::heard;
 use crate::options::{Allocation as Kind, Options};
 use crate::planted::{self, Bug};
 use crate::version::map::Root;
@@ -48,7 +41,7 @@ pub(crate) fn open(file: Arc<dyn DeviceFile>, options: Options) -> Result<Arc<En
     open_on(file, options, file_media)
 }
 
-fn file_media(file: &Arc<dyn DeviceFile>, segment_bytes: u32) -> Arc<dyn Media> {
+pub(super) fn file_media(file: &Arc<dyn DeviceFile>, segment_bytes: u32) -> Arc<dyn Media> {
     Arc::new(FileMedia::new(Arc::clone(file), segment_bytes))
 }
 
@@ -61,7 +54,12 @@ pub(crate) fn open_on(
     open_alone(file, options, media).map(Arc::new)
 }
 
-fn open_alone(file: Arc<dyn DeviceFile>, options: Options, media: MakeMedia) -> Result<Engine> {
+/// As [`open_on`], for what is not shared by threads yet.
+pub(super) fn open_alone(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    media: MakeMedia,
+) -> Result<Engine> {
     options.check()?;
     let unknown = media(&file, options.segment_bytes);
     let Found::Superblock(block) = find_in(&*unknown)? else {
@@ -100,131 +98,8 @@ pub(crate) fn open_to_read(file: Arc<dyn DeviceFile>, options: Options) -> Resul
     }
 }
 
-/// How often a process that begins to follow hears anew how far the log goes.
-const TRIES: u32 = 1000;
-
-/// Opens what is in `file`, or makes a new store, as the process that writes it while others follow
-/// its log. Fails, and changes nothing, while another writes it, or while others still read
-/// versions of one that died: which pages those have is not known from the file alone.
-pub(crate) fn open_leader(
-    file: Arc<dyn DeviceFile>,
-    options: Options,
-    shared: Arc<dyn Shared>,
-) -> Result<Arc<Engine>> {
-    let name = file.name().to_owned();
-    let locked = |how| Error::Locked { file: name.clone(), how };
-    check_meeting(&*shared)?;
-    if !shared.try_lock(WRITE_LOCK)? {
-        return Err(locked("open for writing in another process: use that, or close it"));
-    }
-    let opened = lead(file, options, &shared, locked);
-    if opened.is_err() {
-        shared.unlock(WRITE_LOCK)?;
-    }
-    opened.map(Arc::new)
-}
-
-fn lead(
-    file: Arc<dyn DeviceFile>,
-    options: Options,
-    shared: &Arc<dyn Shared>,
-    locked: impl Fn(&'static str) -> Error,
-) -> Result<Engine> {
-    let unknown = file_media(&file, options.segment_bytes);
-    let known = match find_in(&*unknown)? {
-        Found::Superblock(block) if is_of(&**shared, block.store) => Some(block.store),
-        _ => None,
-    };
-    let quiet = Quiet::begin(&**shared, known)?;
-    let Some(quiet) = quiet else {
-        return Err(locked(
-            "read by other processes still, and the one that wrote it is gone: \
-                           close it there and try again",
-        ));
-    };
-    let mut engine = open_alone(file, options, file_media)?;
-    if known != Some(engine.store) {
-        make(&**shared, engine.store);
-    }
-    let seat = Seat::take(Arc::clone(shared), engine.store, engine.process, true)?;
-    engine.seat = Some(Arc::new(seat.ok_or_else(|| locked("open in 120 processes: close one"))?));
-    engine.share()?;
-    engine.announce(&engine.core.lock());
-    quiet.end(engine.store, engine.versions.lock().newest().0);
-    Ok(engine)
-}
-
-/// Opens what is in `file` as a process that follows the log of another. Writes nothing to it.
-pub(crate) fn open_follower(
-    file: Arc<dyn DeviceFile>,
-    options: Options,
-    shared: Arc<dyn Shared>,
-) -> Result<Arc<Engine>> {
-    options.check()?;
-    check_meeting(&*shared)?;
-    let unknown = FileMedia::new(Arc::clone(&file), options.segment_bytes);
-    let locked = |how| Err(Error::Locked { file: file.name().to_owned(), how });
-    let store = match find_in(&unknown)? {
-        Found::Superblock(block) if is_of(&*shared, block.store) => block.store,
-        _ => return locked("open in no process that shares it: open it for writing first"),
-    };
-    let process = Process::current();
-    let Some(seat) = Seat::take(Arc::clone(&shared), store, process, false)? else {
-        return locked("open in 120 processes: close one");
-    };
-    let seat = Arc::new(seat);
-    for _ in 0..TRIES {
-        let Some(state) = heard(&*shared, store) else {
-            return locked(
-                "written by no process that says how far its log goes: open it for \
-                           writing first",
-            );
-        };
-        let opened = follow_from(&file, &options, state.end)?;
-        if let Some(engine) = opened {
-            return Ok(Arc::new(Engine { seat: Some(seat), ..engine }));
-        }
-    }
-    Err(Error::Busy)
-}
-
-/// Opens a store up to this end of its log; `None` when it has no such log any more.
-fn follow_from(
-    file: &Arc<dyn DeviceFile>,
-    options: &Options,
-    end: LogEnd,
-) -> Result<Option<Engine>> {
-    let unknown = FileMedia::new(Arc::clone(file), options.segment_bytes);
-    let Some(block) = of_epoch(&unknown, end.epoch)? else { return Ok(None) };
-    check_sharing(block.allocation)?;
-    let gate = Arc::new(Gate::new(Arc::clone(file)));
-    let media = Arc::new(FileMedia::new(Arc::clone(&gate) as _, block.segment_bytes));
-    let found = Found::Superblock(block);
-    let releases = Releases::default();
-    let loaded = load_to(&*media, allocation(block.allocation), end, &releases)?;
-    let disk = Disk { media, gated: Some(Gated { gate, found }) };
-    Ok(loaded.map(|recovered| engine(disk, options.clone(), &block, recovered)))
-}
-
-fn check_meeting(shared: &dyn Shared) -> Result<()> {
-    if shared.words() * 8 < MEETING_BYTES {
-        return invalid("what processes share is too short: use 64 KiB");
-    }
-    Ok(())
-}
-
-/// Fails for a store that only one process may have open.
-pub(super) fn check_sharing(kind: Kind) -> Result<()> {
-    match kind {
-        Kind::Slot => Ok(()),
-        Kind::Segment => {
-            invalid("with segment allocation one process has a store open: pages move")
-        }
-    }
-}
-
 /// The way to allocate that a store was created with.
-fn allocation(kind: Kind) -> &'static dyn Allocation {
+pub(super) fn allocation(kind: Kind) -> &'static dyn Allocation {
     match kind {
         Kind::Slot => &Slots,
         Kind::Segment => &Segments,
@@ -232,12 +107,18 @@ fn allocation(kind: Kind) -> &'static dyn Allocation {
 }
 
 /// The file of a store.
-struct Disk {
-    media: Arc<dyn Media>,
-    gated: Option<Gated>,
+pub(super) struct Disk {
+    pub(super) media: Arc<dyn Media>,
+    pub(super) gated: Option<Gated>,
 }
 
-fn engine(disk: Disk, options: Options, block: &Superblock, recovered: Recovered) -> Engine {
+/// The engine of a store that was loaded from `disk`.
+pub(super) fn engine(
+    disk: Disk,
+    options: Options,
+    block: &Superblock,
+    recovered: Recovered,
+) -> Engine {
     let Recovered { mut versions, releases, core } = recovered;
     let allocation = allocation(block.allocation);
     if allocation.moves_pages() {

@@ -36,8 +36,8 @@ impl Engine {
     }
 
     fn unheard(&self) -> Error {
-        let how = "without a process that writes it, and the last one died while it said how far \
-                   its log goes: open it for writing, or close it everywhere";
+        let how = "open in processes that do not know how far its log goes, because the file that \
+                   they share is damaged: close it in all of them";
         Error::Locked { file: self.media.name().to_owned(), how }
     }
 

@@ -11,7 +11,7 @@ use esker_harness::violation::without_panic;
 
 use super::*;
 use crate::log::concurrent_checkpoint::Unfinished;
-use crate::log::opening::{open_follower, open_leader};
+use crate::log::joining::{open_follower, open_leader};
 use crate::meeting::layout::MEETING_BYTES;
 use crate::planted::with;
 use crate::writer::Dirty;

@@ -1,0 +1,466 @@
+//! Processes that die while others go on, threads and processes at the same time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use esker_device::forked::{Child, Ended};
+use esker_device::shared::SharedFile;
+use esker_device::sim::{SimDevice, SimShared};
+use esker_device::{
+    Caching, Device, DeviceError, Open, Operation, Purpose, Result as DeviceResult,
+};
+use esker_harness::counts::{Counts, budget};
+use esker_harness::planted::hunt;
+use esker_harness::random::Random;
+use esker_harness::violation::{Verdict, without_panic};
+
+use super::*;
+use crate::meeting::layout::MEETING_BYTES;
+use crate::planted::{Bug, with};
+use crate::{Durability, Error};
+
+const WORDS: usize = MEETING_BYTES / 8;
+
+type Contents = Vec<Vec<u8>>;
+
+/// The file of a process that dies at an operation that would change it, or when it has died
+/// already: half of the bytes of that write may be there.
+#[derive(Debug)]
+struct Mortal {
+    file: Arc<dyn DeviceFile>,
+    process: Arc<SimShared>,
+    left: AtomicU64,
+}
+
+impl Mortal {
+    fn change(&self) -> DeviceResult<()> {
+        let was = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some(left.saturating_sub(1)));
+        if was == Ok(0) {
+            self.process.die_after(0);
+        }
+        if !self.process.is_dead() {
+            return Ok(());
+        }
+        let source = std::io::Error::other("the process has died");
+        Err(DeviceError::new(Operation::Write, self.name(), 0, source))
+    }
+}
+
+impl DeviceFile for Mortal {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn len(&self) -> DeviceResult<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> DeviceResult<()> {
+        self.file.read_at(offset, buf, purpose)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8], purpose: Purpose) -> DeviceResult<()> {
+        let was_dead = self.process.is_dead();
+        let changed = self.change();
+        if changed.is_err() && !was_dead {
+            self.file.write_at(offset, &buf[..buf.len() / 2], purpose)?;
+        }
+        changed?;
+        self.file.write_at(offset, buf, purpose)
+    }
+
+    fn sync(&self, purpose: Purpose) -> DeviceResult<()> {
+        self.change()?;
+        self.file.sync(purpose)
+    }
+
+    fn preallocate(&self, len: u64, purpose: Purpose) -> DeviceResult<()> {
+        self.change()?;
+        self.file.preallocate(len, purpose)
+    }
+
+    fn allocate(&self, offset: u64, len: u64, purpose: Purpose) -> DeviceResult<()> {
+        self.change()?;
+        self.file.allocate(offset, len, purpose)
+    }
+
+    fn truncate(&self, len: u64) -> DeviceResult<()> {
+        self.change()?;
+        self.file.truncate(len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> DeviceResult<()> {
+        self.change()?;
+        self.file.discard(offset, len)
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options::new().page_size(512).segment_bytes(16 * 1024);
+    options.spill_bytes = 12 * 512;
+    options.checkpoint_bytes = 12 * 1024;
+    options.relaxed_interval = None;
+    options
+}
+
+fn contents(snapshot: &Snapshot) -> Contents {
+    let page = |page| {
+        let mut bytes = vec![0; 512];
+        snapshot.read(page, 0, &mut bytes).unwrap();
+        bytes
+    };
+    (0..snapshot.pages()).map(page).collect()
+}
+
+/// A leader that may die, and two followers.
+struct World {
+    file: Arc<dyn DeviceFile>,
+    shared: SimShared,
+    leader: Option<PageStore>,
+    process: Option<Arc<SimShared>>,
+    followers: Vec<(PageStore, Vec<Snapshot>)>,
+    /// All versions that were made or tried, and the last whose commit has returned.
+    versions: BTreeMap<u64, Contents>,
+    acknowledged: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let file = SimDevice::new().open("pages", Open::CreateNew, Caching::Buffered).unwrap();
+        Self {
+            file,
+            shared: SimShared::new(WORDS),
+            leader: None,
+            process: None,
+            followers: Vec::new(),
+            versions: BTreeMap::from([(0, Contents::new())]),
+            acknowledged: 0,
+        }
+    }
+
+    /// Opens a leader that dies after some changes of the file, or some stores.
+    fn lead(&mut self, changes: u64, stores: u64) -> Result<()> {
+        let process = Arc::new(self.shared.another());
+        process.die_after(stores);
+        self.process = Some(Arc::clone(&process));
+        let (file, left) = (Arc::clone(&self.file), changes.into());
+        let file = Arc::new(Mortal { file, process: Arc::clone(&process), left });
+        self.leader = Some(PageStore::open_leader(file, options(), process)?);
+        Ok(())
+    }
+
+    fn follow(&mut self) {
+        let (file, shared) = (Arc::clone(&self.file), Arc::new(self.shared.another()));
+        let store = PageStore::open_follower(file, options(), shared).unwrap();
+        self.followers.push((store, Vec::new()));
+    }
+
+    fn commit(&mut self, random: &Random) -> Result<()> {
+        let leader = self.leader.as_ref().unwrap();
+        let base = leader.pin();
+        let mut next = self.versions[&base.version()].clone();
+        let mut writer = leader.begin(&base)?;
+        for _ in 0..1 + random.below(20) {
+            let (page, len) = (random.index(24), 1 + random.index(512));
+            let bytes = random.bytes(len);
+            writer.write(page as u32, 0, &bytes)?;
+            next.resize(next.len().max(page + 1), vec![0; 512]);
+            next[page][..len].copy_from_slice(&bytes);
+        }
+        self.versions.insert(base.version() + 1, next);
+        let made = writer.commit(Durability::Full)?;
+        self.check_alive()?;
+        self.acknowledged = made.version();
+        Ok(())
+    }
+
+    /// What a dead process has done was not seen by anyone.
+    fn check_alive(&self) -> Result<()> {
+        let is_dead = self.process.as_ref().is_some_and(|process| process.is_dead());
+        if is_dead { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    fn step(&mut self, random: &Random) -> Result<()> {
+        self.check_alive()?;
+        match random.below(12) {
+            0..5 => self.commit(random)?,
+            5 => self.leader.as_ref().unwrap().checkpoint()?,
+            6 => {
+                let leader = self.leader.as_ref().unwrap();
+                let mut unfinished = leader.begin_checkpoint()?;
+                unfinished.save()?;
+                self.commit(random)?;
+                unfinished.finish()?;
+            }
+            7 if self.followers.len() < 2 => self.follow(),
+            at => self.read(random, at % 2 == 0),
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, random: &Random, keeps: bool) {
+        let at = random.index(self.followers.len());
+        let Some((store, pins)) = self.followers.get_mut(at) else { return };
+        let snapshot = store.begin_read().unwrap();
+        assert!(snapshot.version() >= self.acknowledged);
+        assert_eq!(contents(&snapshot), self.versions[&snapshot.version()]);
+        if keeps {
+            pins.push(snapshot);
+        } else if !pins.is_empty() {
+            drop(pins.swap_remove(random.index(pins.len())));
+        }
+        for pin in pins {
+            assert_eq!(contents(pin), self.versions[&pin.version()]);
+        }
+    }
+
+    /// The leader has died: all that is read stays, and the next leader has all that was promised.
+    fn go_on(&mut self, random: &Random) {
+        // Dropping is what the test has to do with the memory of a dead process.
+        self.process.take().unwrap().die_after(0);
+        self.leader = None;
+        let mut is_read = false;
+        for (store, pins) in &self.followers {
+            for pin in pins {
+                assert_eq!(contents(pin), self.versions[&pin.version()]);
+            }
+            is_read |= !pins.is_empty();
+            let snapshot = store.begin_read().unwrap();
+            assert!(snapshot.version() >= self.acknowledged);
+            assert_eq!(contents(&snapshot), self.versions[&snapshot.version()]);
+        }
+        if is_read {
+            let refused = self.lead(u64::MAX, u64::MAX).unwrap_err();
+            assert!(matches!(refused, Error::Locked { .. }), "{refused}");
+        }
+        self.followers.iter_mut().for_each(|(_, pins)| pins.clear());
+        self.lead(u64::MAX, u64::MAX).unwrap();
+        let newest = self.leader.as_ref().unwrap().pin();
+        assert!(newest.version() >= self.acknowledged, "a commit is gone");
+        assert_eq!(contents(&newest), self.versions[&newest.version()]);
+        self.acknowledged = newest.version();
+        drop(newest);
+        for _ in 0..4 {
+            self.commit(random).unwrap();
+            (0..3).for_each(|at| self.read(random, at > 0));
+        }
+        self.leader.as_ref().unwrap().checkpoint().unwrap();
+        self.read(random, false);
+        assert!(self.leader.as_ref().unwrap().check().unwrap().accounted);
+        for (store, _) in &self.followers {
+            store.check().unwrap();
+        }
+    }
+}
+
+/// Runs a history whose leader dies. Says whether it did.
+fn run(seed: u64, changes: u64, stores: u64) -> bool {
+    let random = Random::new(seed);
+    let mut world = World::new();
+    let opened = world.lead(changes, stores);
+    let _ended = opened.and_then(|()| (0..30).try_for_each(|_| world.step(&random)));
+    let died = world.process.as_ref().unwrap().is_dead();
+    world.go_on(&random);
+    died
+}
+
+#[test]
+fn others_go_on_when_the_writer_dies_at_any_change() {
+    let mut runs = 0;
+    for seed in 0..3 * budget() {
+        for changes in 0.. {
+            runs += 1;
+            let mut died = false;
+            let verdict = without_panic(|| {
+                died = run(seed, changes, u64::MAX);
+                Ok(())
+            });
+            verdict.unwrap_or_else(|violation| panic!("seed {seed}, {changes}: {violation}"));
+            if !died {
+                break;
+            }
+        }
+    }
+    let mut counts = Counts::new("page-store", "a writing process dies, and others go on");
+    counts.add("runs", runs);
+    counts.record().unwrap();
+    println!("{runs} runs");
+    assert!(runs > 300, "{runs}");
+}
+
+#[test]
+fn others_go_on_when_the_writer_dies_at_any_store_to_the_meeting() {
+    for seed in 0..2 * budget() {
+        // Making the meeting takes as many stores as it has words.
+        let all = (0..WORDS as u64).step_by(977).chain(WORDS as u64..WORDS as u64 + 400);
+        for stores in all {
+            let verdict = without_panic(|| {
+                run(seed, u64::MAX, stores);
+                Ok(())
+            });
+            verdict.unwrap_or_else(|violation| panic!("seed {seed}, {stores}: {violation}"));
+        }
+    }
+}
+
+#[test]
+fn a_process_that_goes_on_after_another_recovery_is_found() {
+    let attempt = |changes: &u64, counts: &mut Counts| {
+        counts.add("judged", 1);
+        run(0, *changes, u64::MAX);
+        Ok(())
+    };
+    let bug = |body: &mut dyn FnMut() -> Verdict| with(Bug::LaggardNotReloaded, body);
+    hunt(20..400, bug, attempt).unwrap();
+}
+
+#[test]
+fn what_a_dead_reader_held_is_free_after_a_checkpoint() {
+    let random = Random::new(5);
+    let mut world = World::new();
+    world.lead(u64::MAX, u64::MAX).unwrap();
+    world.commit(&random).unwrap();
+    let process = Arc::new(world.shared.another());
+    let (file, shared) = (Arc::clone(&world.file), Arc::clone(&process) as _);
+    let follower = PageStore::open_follower(file, options(), shared).unwrap();
+    let held = follower.begin_read().unwrap();
+    (0..9).for_each(|_| world.commit(&random).unwrap());
+    let leader = world.leader.as_ref().unwrap();
+    leader.checkpoint().unwrap();
+    assert_eq!(leader.stats().versions, 2);
+    process.die_after(0);
+    leader.checkpoint().unwrap();
+    assert_eq!(leader.stats().versions, 1);
+    drop((held, follower));
+}
+
+#[test]
+fn one_writes_and_a_noisy_meeting_is_none() {
+    let mut world = World::new();
+    let (file, shared) = (Arc::clone(&world.file), Arc::new(world.shared.another()));
+    assert!(matches!(
+        PageStore::open_follower(Arc::clone(&file), options(), shared),
+        Err(Error::Locked { .. })
+    ));
+    world.lead(u64::MAX, u64::MAX).unwrap();
+    let first = world.leader.take().unwrap();
+    assert!(matches!(world.lead(u64::MAX, u64::MAX), Err(Error::Locked { .. })));
+    world.leader = Some(first);
+    world.follow();
+    let (store, _) = &world.followers[0];
+    let refused = store.begin(&store.pin()).unwrap_err();
+    assert!(matches!(refused, Error::ReadOnly { .. }));
+    let random = Random::new(3);
+    (0..WORDS).for_each(|at| world.shared.store(at, random.bits()));
+    assert!(matches!(store.begin_read(), Err(Error::Locked { .. })));
+    let unheld = store.pin();
+    assert!(unheld.pages() == 0 && unheld.read(0, 0, &mut [0; 512]).is_err());
+    let few = Arc::new(SimShared::new(100));
+    let refused = PageStore::open_follower(file, options(), few).map(drop);
+    assert!(matches!(refused, Err(Error::InvalidArgument(_))));
+}
+
+/// Commits `number` to some pages.
+fn count_up(leader: &PageStore, number: u32) {
+    let mut writer = leader.begin(&leader.pin()).unwrap();
+    for page in 0..6 {
+        let len = if (number + page).is_multiple_of(3) { 512 } else { 4 };
+        let bytes: Vec<u8> = number.to_le_bytes().into_iter().cycle().take(len).collect();
+        writer.write(page, 0, &bytes).unwrap();
+    }
+    writer.commit(Durability::Relaxed).unwrap();
+}
+
+/// The number in all pages of a version; `None` where they differ.
+fn counted(snapshot: &Snapshot) -> Result<Option<u32>> {
+    let mut found = [0; 6];
+    for (page, number) in (0..snapshot.pages()).zip(&mut found) {
+        let mut bytes = [0; 4];
+        snapshot.read(page, 0, &mut bytes)?;
+        *number = u32::from_le_bytes(bytes);
+    }
+    Ok(found.iter().all(|number| *number == found[0]).then_some(found[0]))
+}
+
+#[test]
+fn readers_in_threads_see_what_was_committed_before_they_began() {
+    let file = SimDevice::new().open("pages", Open::CreateNew, Caching::Buffered).unwrap();
+    let shared = SimShared::new(WORDS);
+    let leader =
+        PageStore::open_leader(Arc::clone(&file), options(), Arc::new(shared.another())).unwrap();
+    let (committed, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let shared = Arc::new(shared.another());
+            let follower = PageStore::open_follower(Arc::clone(&file), options(), shared).unwrap();
+            let (committed, is_over) = (&committed, &is_over);
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                while !is_over.load(Ordering::SeqCst) {
+                    let least = committed.load(Ordering::SeqCst);
+                    let snapshot = follower.begin_read().unwrap();
+                    let number = counted(&snapshot).unwrap().unwrap();
+                    assert!(number >= least, "{number} is before {least}");
+                    held.push((snapshot, number));
+                    if held.len() > 7 {
+                        let (snapshot, number) = held.swap_remove(number as usize % 7);
+                        assert_eq!(counted(&snapshot).unwrap(), Some(number));
+                    }
+                }
+            });
+        }
+        for number in 1..20_000 * budget() as u32 {
+            count_up(&leader, number);
+            committed.store(number, Ordering::SeqCst);
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    assert!(leader.check().unwrap().accounted);
+    assert!(leader.stats().checkpoints > 50);
+}
+
+#[test]
+fn readers_in_processes_see_what_was_committed_before_they_began() {
+    const COMMITTED: usize = WORDS - 1;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meeting");
+    let open = || {
+        let device = esker_device::file::FileDevice::open(folder.path()).unwrap();
+        let file = device.open("pages", Open::Existing, Caching::Buffered);
+        file.or_else(|_| device.open("pages", Open::CreateNew, Caching::Buffered)).unwrap()
+    };
+    let follow = || {
+        let shared = Arc::new(SharedFile::open(&path, MEETING_BYTES).unwrap());
+        let opened = (0..10_000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            PageStore::open_follower(open(), options(), Arc::clone(&shared) as _).ok()
+        });
+        let Some(follower) = opened else { return 2 };
+        let mut reads = 0;
+        loop {
+            let least = shared.load(COMMITTED) as u32;
+            let snapshot = follower.begin_read().unwrap();
+            let number = counted(&snapshot).unwrap();
+            if number.is_none_or(|number| number < least) {
+                return 1;
+            }
+            reads += 1;
+            if least >= 3000 {
+                return if reads > 10 { 0 } else { 3 };
+            }
+        }
+    };
+    let children: Vec<_> = (0..3).map(|_| Child::run(60, follow)).collect();
+    let shared = Arc::new(SharedFile::open(&path, MEETING_BYTES).unwrap());
+    let leader = PageStore::open_leader(open(), options(), Arc::clone(&shared) as _).unwrap();
+    for number in 1..=3000 {
+        count_up(&leader, number);
+        shared.store(COMMITTED, number.into());
+    }
+    for child in children {
+        assert_eq!(child.wait(), Ended::Answer(0));
+    }
+    assert!(leader.check().unwrap().accounted);
+}
