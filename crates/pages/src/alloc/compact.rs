@@ -36,7 +36,7 @@ use crate::alloc::mover::{Mover, Retired};
 use crate::alloc::moves::Load;
 use crate::counters::named;
 use crate::engine::{Core, Engine};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::place::{Class, Sector};
 use crate::planted::{self, Bug};
 use crate::version::map::Root;
@@ -107,6 +107,10 @@ impl Squeeze {
     pub(crate) fn begin(engine: &Arc<Engine>) -> Result<Self> {
         let engine = Arc::clone(engine);
         let mut core = engine.idle();
+        if core.shared.is_some() {
+            // Moves are in no record: other processes would not know of them.
+            return invalid("a store that other processes may have open is not made shorter");
+        }
         engine.checkpoint_core(&mut core)?;
         core.mover = Mover::Squeeze;
         let count = core.space.fitting();

@@ -48,7 +48,7 @@ impl Engine {
 
     /// The number of segments that commits leave free for a checkpoint of the present contents.
     pub(crate) fn set_aside(&self, core: &Core) -> u32 {
-        aside(core.live_slots, core.delta_bytes, self.segment_bytes)
+        aside(core.live_slots, core.delta_bytes, self.segment_bytes) + aside_for_held(core)
     }
 
     /// Adds `count` segments, filled with zeros: what is rewritten later costs a fraction of what
@@ -148,7 +148,12 @@ pub(crate) fn aside_for_pages(core: &Core, options: &Options, segment_bytes: u32
     let most = nodes(core.live_slots) * NODE_BYTES_MAX as i64;
     let deltas = i64::try_from(options.delta_bytes).unwrap_or(i64::MAX).min(most);
     let of = |deltas| aside(core.live_slots, deltas, segment_bytes);
-    2 * of(deltas) - of(0)
+    2 * of(deltas) - of(0) + aside_for_held(core)
+}
+
+/// The number of segments for the record that a checkpoint of a shared store writes first.
+fn aside_for_held(core: &Core) -> u32 {
+    if core.shared.is_some() { 3 } else { 0 }
 }
 
 /// The number of free segments that are reserved for operations that do not make the database grow.

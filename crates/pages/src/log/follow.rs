@@ -7,8 +7,8 @@
 //! log, behind the records that it begins with and that the older log had.
 //!
 //! A follower that is late may find that the older log, or nodes of the checkpoint, are gone; and
-//! another process may have opened the store since. Then it loads the newest checkpoint again. Versions that it reads stay readable: the writer keeps
-//! their pages for as long as they are held.
+//! another process may have opened the store since. Then it loads the newest checkpoint again.
+//! Versions that it reads stay readable: the writer keeps their pages for as long as they are held.
 //!
 //! Cost: without news nothing; the bytes of the new records; for a checkpoint also its inner nodes
 //! that changed; loading again 8 bytes a page.

@@ -6,8 +6,8 @@
 //! means is believed only if its checksum fits: noise is found, and what cannot be read holds all
 //! versions, so that nothing is freed because of it.
 //!
-//! Reading order: [`layout`] (which word is what), [`state`] (the end of the log), [`cells`] (the pins of all processes, as seen by the one that frees), [`seat`] (the pins
-//! of this process).
+//! Reading order: [`layout`] (which word is what), [`state`] (the end of the log), [`cells`] (the
+//! pins of all processes, as seen by the one that frees), [`seat`] (the pins of this process).
 
 pub(crate) mod cells;
 pub(crate) mod layout;

@@ -347,6 +347,8 @@ fn one_writes_and_a_noisy_meeting_is_none() {
     world.lead(u64::MAX, u64::MAX).unwrap();
     let first = world.leader.take().unwrap();
     assert!(matches!(world.lead(u64::MAX, u64::MAX), Err(Error::Locked { .. })));
+    let refused = first.compact(&mut |_, _| std::ops::ControlFlow::Continue(()));
+    assert!(matches!(refused, Err(Error::InvalidArgument(_))));
     world.leader = Some(first);
     world.follow();
     let (store, _) = &world.followers[0];

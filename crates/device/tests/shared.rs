@@ -1,0 +1,53 @@
+//! A mapped file and its byte locks, between openings and processes. In a test of its own: children
+//! close what their parent has locked, whose numbers other tests may count on.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use esker_device::forked::{Child, Ended};
+use esker_device::shared::{Shared, SharedFile};
+
+const BYTES: usize = 64 * 1024;
+
+#[test]
+fn openings_share_words_and_exclude_each_other_from_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meeting");
+    let (one, other) =
+        (SharedFile::open(&path, BYTES).unwrap(), SharedFile::open(&path, BYTES).unwrap());
+    assert_eq!((one.words(), one.load(8191), one.load(8192)), (8192, 0, 0));
+    one.store(8191, 7);
+    one.store(8192, 7);
+    assert_eq!(other.load(8191), 7);
+    assert!(one.try_lock(3).unwrap() && one.try_lock(3).unwrap());
+    assert!(!other.try_lock(3).unwrap() && other.try_lock(4).unwrap());
+    assert!(other.is_locked(3).unwrap() && !one.is_locked(3).unwrap());
+    one.unlock(3).unwrap();
+    assert!(!other.is_locked(3).unwrap());
+    drop(other);
+    assert!(one.try_lock(4).unwrap());
+    assert_eq!(SharedFile::open(&path, BYTES).unwrap().load(8191), 7, "it was emptied");
+    assert_eq!(path.metadata().unwrap().len(), BYTES as u64);
+    assert!(one.try_lock(1 << 61).is_err());
+}
+
+#[test]
+fn a_lock_ends_with_its_process_and_is_not_a_childs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meeting");
+    let ours = SharedFile::open(&path, BYTES).unwrap();
+    assert!(ours.try_lock(1).unwrap());
+    let child = Child::run(10, || {
+        // What the parent opened is not the child's.
+        ours.store(0, 9);
+        let refused = ours.try_lock(1).is_err() && ours.is_locked(1).is_err();
+        let Ok(own) = SharedFile::open(&path, BYTES) else { return 1 };
+        own.store(1, 5);
+        let is_excluded = own.try_lock(1).is_ok_and(|is_locked| !is_locked);
+        let is_locked = own.try_lock(2).unwrap_or(false);
+        std::mem::forget(own);
+        u8::from(!(refused && is_excluded && is_locked))
+    });
+    assert_eq!(child.wait(), Ended::Answer(0));
+    assert_eq!((ours.load(0), ours.load(1)), (0, 5));
+    assert!(!ours.is_locked(2).unwrap() && ours.try_lock(2).unwrap());
+}
