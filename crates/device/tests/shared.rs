@@ -1,8 +1,6 @@
 //! A mapped file and its byte locks, between openings and processes. In a test of its own: children
 //! close what their parent has locked, whose numbers other tests may count on.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use esker_device::forked::{Child, Ended};
 use esker_device::shared::{Shared, SharedFile};
 

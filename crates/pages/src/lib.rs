@@ -11,8 +11,8 @@
 //! `version` (which page is where in each version, and what is freed when one is released); `alloc`
 //! (the use of space, in slots or in segments, and a shorter file); `meeting` (what processes that
 //! share a store tell each other); `log` (records, checkpoints, recovery); [`media`] (the device
-//! below all of them); `engine` (what they share), `place` (sectors and sizes), `thread` (work while
-//! commits continue); `versioned` (the store as a [`Versioned`] device); [`stats`] with `counters`,
+//! below all of them); `engine` (what they share), `place` (sectors and sizes), `thread` (work
+//! while commits continue); `versioned` (the store as a [`Versioned`] device); [`stats`] with `counters`,
 //! and [`check`]; [`planted`] (bugs that the tests must find).
 //!
 //! A store is one file; one process at a time may open it for writing, or several for reading.
