@@ -12,8 +12,8 @@
 //! (the use of space, in slots or in segments, and a shorter file); `meeting` (what processes that
 //! share a store tell each other); `log` (records, checkpoints, recovery); [`media`] (the device
 //! below all of them); `engine` (what they share), `place` (sectors and sizes), `thread` (work
-//! while commits continue); `versioned` (the store as a [`Versioned`] device); [`stats`] with `counters`,
-//! and [`check`]; [`planted`] (bugs that the tests must find).
+//! while commits continue); `versioned` (the store as a [`Versioned`] device); [`stats`] with
+//! `counters`, and [`check`]; [`planted`] (bugs that the tests must find).
 //!
 //! A store is one file; one process at a time may open it for writing, or several for reading.
 //! Allocation is by single slots, for devices with a translation layer of their own, or by segments
