@@ -10,6 +10,7 @@ use esker_device::{
     Caching, Device, DeviceError, Open, Operation, Purpose, Result as DeviceResult,
 };
 use esker_harness::counts::{Counts, budget};
+use esker_harness::crash;
 use esker_harness::planted::hunt;
 use esker_harness::random::Random;
 use esker_harness::violation::{Verdict, without_panic};
@@ -116,6 +117,7 @@ fn contents(snapshot: &Snapshot) -> Contents {
 
 /// A leader that may die, and two followers.
 struct World {
+    device: SimDevice,
     file: Arc<dyn DeviceFile>,
     shared: SimShared,
     leader: Option<PageStore>,
@@ -128,8 +130,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let file = SimDevice::new().open("pages", Open::CreateNew, Caching::Buffered).unwrap();
+        let device = SimDevice::new();
+        let file = device.open("pages", Open::CreateNew, Caching::Buffered).unwrap();
+        device.sync_dir().unwrap();
         Self {
+            device,
             file,
             shared: SimShared::new(WORDS),
             leader: None,
@@ -173,6 +178,7 @@ impl World {
         let made = writer.commit(Durability::Full)?;
         self.check_alive()?;
         self.acknowledged = made.version();
+        self.device.mark(self.acknowledged);
         Ok(())
     }
 
@@ -303,6 +309,54 @@ fn others_go_on_when_the_writer_dies_at_any_store_to_the_meeting() {
             verdict.unwrap_or_else(|violation| panic!("seed {seed}, {stores}: {violation}"));
         }
     }
+}
+
+/// What a power cut leaves of a store that several processes had open.
+fn judge_power_cut(versions: &BTreeMap<u64, Contents>, least: u64, device: &SimDevice) {
+    let file = device.open("pages", Open::Existing, Caching::Buffered).unwrap();
+    let store = PageStore::open(Arc::clone(&file), options()).unwrap();
+    let newest = store.pin();
+    assert!(newest.version() >= least, "{} is before {least}", newest.version());
+    assert_eq!(contents(&newest), versions[&newest.version()]);
+    assert!(store.check().unwrap().accounted);
+    let found = newest.version();
+    drop((newest, store));
+    let shared = SimShared::new(WORDS);
+    let meeting = || Arc::new(shared.another());
+    let leader = PageStore::open_leader(Arc::clone(&file), options(), meeting()).unwrap();
+    let follower = PageStore::open_follower(file, options(), meeting()).unwrap();
+    let held = follower.begin_read().unwrap();
+    assert_eq!((held.version(), contents(&held)), (found, versions[&found].clone()));
+    count_up(&leader, 7);
+    leader.checkpoint().unwrap();
+    assert_eq!(counted(&follower.begin_read().unwrap()).unwrap(), Some(7));
+    assert_eq!(contents(&held), versions[&found]);
+    assert!(leader.check().unwrap().accounted && follower.check().unwrap().accounted);
+}
+
+#[test]
+fn a_power_cut_of_all_leaves_what_was_promised() {
+    let mut judged = 0;
+    for seed in 0..8 * budget() {
+        let random = Random::new(seed);
+        let mut world = World::new();
+        world.lead(u64::MAX, u64::MAX).unwrap();
+        world.device.record();
+        world.device.mark(0);
+        (0..60).for_each(|_| world.step(&random).unwrap());
+        let trace = world.device.take_trace().unwrap();
+        let crashes = crash::each(&trace, &crash::limited(seed, 200), |state, device| {
+            judged += 1;
+            judge_power_cut(&world.versions, state.acknowledged().unwrap_or(0), device);
+            Ok(())
+        });
+        crashes.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    }
+    let mut counts = Counts::new("page-store", "a power cut of all processes of a store");
+    counts.add("runs", 8 * budget());
+    counts.add("judged", judged);
+    counts.record().unwrap();
+    assert!(judged > 800, "{judged}");
 }
 
 #[test]
