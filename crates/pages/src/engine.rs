@@ -184,9 +184,13 @@ impl Engine {
         Err(Error::Forked { file: self.media.name().to_owned() })
     }
 
-    /// Whether the store was opened to be read, and has not been made writable.
+    /// Whether the store was opened to be read, and has not been made writable; or another process
+    /// may write it.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.gated.as_ref().is_some_and(|gated| !gated.gate.is_open())
+        match &self.seat {
+            Some(seat) => !seat.leads(),
+            None => self.gated.as_ref().is_some_and(|gated| !gated.gate.is_open()),
+        }
     }
 
     /// Fails where nothing is written any more, or not yet, or not by this process.

@@ -68,11 +68,13 @@ pub enum Bug {
     TornStateBelieved,
     /// A process goes on with what it has in memory when another one has recovered the store.
     LaggardNotReloaded,
+    /// The log is written on where a process has died.
+    DeadWritersLogWrittenOn,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -104,6 +106,7 @@ impl Bug {
         Self::FloorRaisedLate,
         Self::TornStateBelieved,
         Self::LaggardNotReloaded,
+        Self::DeadWritersLogWrittenOn,
     ];
 }
 

@@ -44,6 +44,26 @@ impl PageStore {
         Ok(Self::over(joining::open_follower(file, options, shared)?))
     }
 
+    /// Becomes the process that writes, through `file`, the same file opened for writing. `false`
+    /// while another process writes, or while this one does not know yet which slots are free.
+    ///
+    /// # Errors
+    /// As [`PageStore::checkpoint`]; [`crate::Error::Locked`] when the store must be opened anew.
+    #[doc(hidden)]
+    pub fn try_lead(&self, file: Arc<dyn DeviceFile>) -> Result<bool> {
+        self.engine().try_lead(file)
+    }
+
+    /// Stops to write, so that another process may. `false` while a transaction is open or
+    /// prepared, or a checkpoint in progress. A sync where something is not durable.
+    ///
+    /// # Errors
+    /// As [`PageStore::checkpoint`].
+    #[doc(hidden)]
+    pub fn step_down(&self) -> Result<bool> {
+        self.engine().step_down()
+    }
+
     /// Holds the newest version that any process has committed. No I/O without news.
     ///
     /// # Errors

@@ -288,8 +288,14 @@ impl PageStore {
 }
 
 impl Engine {
-    /// Leaves the file as a closed store.
+    /// Leaves the file as a closed store, which another process may write on.
     fn shut_down(&self) -> Result<()> {
+        self.finish()?;
+        // Where it is refused, the next process that writes recovers it as after a crash.
+        self.step_down().map(drop)
+    }
+
+    fn finish(&self) -> Result<()> {
         if self.process.is_current() && self.is_read_only() {
             return Ok(());
         }

@@ -60,6 +60,7 @@ fn planted_bugs_are_found() {
         Bug::FloorRaisedLate,
         Bug::TornStateBelieved,
         Bug::LaggardNotReloaded,
+        Bug::DeadWritersLogWrittenOn,
     ];
     for bug in Bug::ALL.into_iter().filter(|bug| !elsewhere.contains(bug)) {
         let found = hunt(bug, 0..60, |seed, counts| explore(*seed, 150, counts));

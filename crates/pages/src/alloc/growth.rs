@@ -119,7 +119,7 @@ impl Engine {
             {
                 let mut core = self.core.lock();
                 let is_enough = self.room(&core) >= self.spare_segments(&core);
-                if is_enough || core.mover.is_any() || core.is_closed {
+                if is_enough || core.mover.is_any() || core.is_closed || self.is_read_only() {
                     return Ok(());
                 }
                 self.add_segment(&mut core)?;

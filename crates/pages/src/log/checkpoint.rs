@@ -123,6 +123,12 @@ impl Engine {
         }
         core.checkpoint_notes = None;
         self.write_held(core)?;
+        self.checkpoint_newest(core)
+    }
+
+    /// Takes a checkpoint of the newest version and of those with names, with all slots that are
+    /// dead now.
+    pub(crate) fn checkpoint_newest(&self, core: &mut Core) -> Result<()> {
         core.dead.append(&mut self.versions.lock().take_dead());
         if planted::is(Bug::NodesFreedEarly) {
             let released = std::mem::take(&mut *self.releases.lock());

@@ -53,8 +53,7 @@ impl Following<'_> {
             return Ok(false);
         };
         let bad = |at, what| corrupt(self.media.name(), at, what);
-        let there = segments_in(self.media.bytes()?, block.segment_bytes).unwrap_or_default();
-        core.space.add_segments(there.saturating_sub(core.space.segment_count()));
+        self.see_growth(core)?;
         for segment in scan.segments.iter().skip(core.log.segments.len()) {
             if !core.space.claim_log(*segment) {
                 let at = core.space.segment_offset(*segment);
@@ -69,6 +68,14 @@ impl Following<'_> {
         }
         core.log.number = end;
         Ok(true)
+    }
+
+    /// Takes the segments by which another process has made the file longer for free.
+    fn see_growth(&self, core: &mut Core) -> Result<()> {
+        let segment_bytes = core.space.segment_bytes() as u32;
+        let there = segments_in(self.media.bytes()?, segment_bytes).unwrap_or_default();
+        core.space.add_segments(there.saturating_sub(core.space.segment_count()));
+        Ok(())
     }
 
     /// Begins in the log of a checkpoint that is in memory in full.
@@ -102,7 +109,7 @@ pub(crate) fn load_to(
     }
 }
 
-fn is_newest(media: &dyn Media, epoch: u64) -> Result<bool> {
+pub(super) fn is_newest(media: &dyn Media, epoch: u64) -> Result<bool> {
     Ok(matches!(find_in(media)?, Found::Superblock(newest) if newest.epoch == epoch))
 }
 
@@ -144,6 +151,11 @@ impl Engine {
             let _message = self.lose();
         }
         followed
+    }
+
+    /// Takes the segments by which another process has made the file longer for free.
+    pub(super) fn see_growth(&self, core: &mut Core) -> Result<()> {
+        self.following().see_growth(core)
     }
 
     fn following(&self) -> Following<'_> {

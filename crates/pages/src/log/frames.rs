@@ -78,6 +78,27 @@ impl Log {
         }
     }
 
+    /// The log of a checkpoint in which another process has written up to here; `segments` are
+    /// those that frames name, and one more.
+    pub(crate) fn resumed(
+        block: &Superblock,
+        segments: Vec<u32>,
+        offset: u64,
+        from: &Self,
+    ) -> Self {
+        Self { segments, offset, number: from.number, bytes: from.bytes, ..Self::new(block) }
+    }
+
+    /// The segments that are named by frames, or by the superblock; the number of those before the
+    /// present one; and the bytes before the next frame in it.
+    pub(crate) fn named(&self) -> (&[u32], usize, u64) {
+        let ordinal = self.segments.len().saturating_sub(2);
+        // The segment after one that has no frame yet is only known here.
+        let is_unnamed = self.offset == 0 && ordinal > 0;
+        let count = self.segments.len() - usize::from(is_unnamed);
+        (self.segments.get(..count).unwrap_or_default(), ordinal, self.offset)
+    }
+
     fn current(&self) -> u32 {
         self.segments.iter().rev().nth(1).copied().unwrap_or_default()
     }

@@ -19,7 +19,6 @@ use crate::log::shared::{HeldMark, KeptRoot, SharedCore};
 use crate::meeting::cells;
 use crate::options::Allocation as Kind;
 use crate::place::Sector;
-use crate::planted::{self, Bug};
 use crate::version::map::Root;
 use crate::version::tree::{Node, NodeRef};
 use crate::version::versions::Versions;
@@ -153,23 +152,39 @@ impl Engine {
     /// Where several processes have the store open: asks which versions they read, writes that, and
     /// purges the others. The record is durable with the checkpoint that follows.
     pub(crate) fn write_held(&self, core: &mut Core) -> Result<()> {
-        let Some(seat) = self.seat.as_ref().filter(|_| core.shared.is_some()) else {
-            return Ok(());
-        };
-        let versions = self.versions.lock();
-        let newest = versions.newest().0;
-        let here = versions.read_here().map(|at| Held { first: at, last: at });
-        let mut held: Vec<Held> = here.collect();
-        drop(versions);
-        if !planted::is(Bug::HeldForgotten) {
-            held.extend(cells::held(seat.shared(), seat.store(), Some(seat.cell()), newest)?);
-        }
-        held.retain(|held| held.first < newest);
-        let held = joined(held);
+        let Some(held) = self.held(core)? else { return Ok(()) };
         let record = Record::Held(held.clone()).encode();
         self.ensure_segments(core, core.log.segments_for(record.len() as u64))?;
         self.append(core, &record)?;
-        hold(core, &self.versions, &held);
-        Ok(())
+        self.purge(core, &held)
+    }
+
+    /// Purges what no process reads without a record, for a checkpoint that all others load.
+    pub(crate) fn purge_unheld(&self, core: &mut Core) -> Result<()> {
+        match self.held(core)? {
+            Some(held) => self.purge(core, &held),
+            None => Ok(()),
+        }
+    }
+
+    fn purge(&self, core: &mut Core, held: &[Held]) -> Result<()> {
+        match hold(core, &self.versions, held) {
+            None => Ok(()),
+            Some(_lost) => {
+                let what = "a version that is read here is not in the meeting file";
+                Err(self.poisoned(corrupt(self.media.name(), 0, what)))
+            }
+        }
+    }
+
+    /// The versions that processes read, where several have the store open.
+    fn held(&self, core: &Core) -> Result<Option<Vec<Held>>> {
+        let Some(seat) = self.seat.as_ref().filter(|_| core.shared.is_some()) else {
+            return Ok(None);
+        };
+        let newest = self.versions.lock().newest().0;
+        let mut held = cells::held(seat.shared(), seat.store(), seat.cell(), newest)?;
+        held.retain(|held| held.first < newest);
+        Ok(Some(joined(held)))
     }
 }

@@ -7,7 +7,7 @@
 //! [`read_only`] (a store opened for reading, and written later), [`shared`] and [`hold`] (what is
 //! different where several processes have a store open), [`follow`] and [`adopt`] (a process that
 //! follows the log of another), [`reading`] (readers then), [`joining`]
-//! (opening one).
+//! (opening one), [`handover`] (another process writes).
 
 pub(crate) mod adopt;
 pub(crate) mod append;
@@ -18,6 +18,7 @@ pub(crate) mod creation;
 pub(crate) mod due;
 pub(crate) mod follow;
 pub(crate) mod frames;
+pub(crate) mod handover;
 pub(crate) mod hold;
 pub(crate) mod joining;
 pub(crate) mod loader;

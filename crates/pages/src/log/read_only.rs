@@ -27,6 +27,9 @@ use crate::media::FileMedia;
 impl Engine {
     /// Continues recovery where the store was opened for reading.
     pub(crate) fn make_writable(&self, file: Arc<dyn DeviceFile>) -> Result<()> {
+        if self.seat.is_some() {
+            return self.check_poison();
+        }
         // Others look whether the gate is open while they hold this.
         let mut core = self.core.lock();
         let shut = self.gated.as_ref().filter(|gated| !gated.gate.is_open());

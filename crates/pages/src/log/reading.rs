@@ -8,8 +8,6 @@
 //! The version is pinned and the floor is read while `versions` is locked: no record "held" is
 //! applied here in between, and one that is applied later has the version, or is older than it.
 
-use std::sync::Arc;
-
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result};
 use crate::log::shared::LogEnd;
@@ -22,20 +20,16 @@ use crate::version::view::View;
 const TRIES: u32 = 1000;
 
 impl Engine {
-    /// The part in the meeting, of a process that follows another.
-    fn followers_seat(&self) -> Option<&Arc<Seat>> {
-        self.seat.as_ref().filter(|_| self.gated.is_some())
-    }
-
-    /// Where the log ends, as the writing process says it.
-    fn hear(&self, seat: &Seat) -> Result<LogEnd> {
-        match heard(seat.shared(), seat.store()) {
-            Some(state) => Ok(state.end),
-            None => Err(self.unheard()),
+    /// Applies what is new, in a process that does not write. Returns `false` to try again.
+    fn listen(&self, seat: &Seat) -> Result<bool> {
+        if seat.leads() {
+            return Ok(true);
         }
+        let state = heard(seat.shared(), seat.store()).ok_or_else(|| self.unheard())?;
+        self.catch_up(state.end)
     }
 
-    fn unheard(&self) -> Error {
+    pub(super) fn unheard(&self) -> Error {
         let how = "open in processes that do not know how far its log goes, because the file that \
                    they share is damaged: close it in all of them";
         Error::Locked { file: self.media.name().to_owned(), how }
@@ -43,10 +37,16 @@ impl Engine {
 
     /// Says how far the log goes now, if other processes listen.
     pub(crate) fn announce(&self, core: &Core) {
-        let Some(seat) = self.seat.as_ref().filter(|_| self.gated.is_none()) else { return };
+        if let Some(seat) = self.seat.as_ref().filter(|seat| seat.leads()) {
+            self.say(core, seat, false);
+        }
+    }
+
+    /// Says how far the log goes, and whether this process has ended its writing.
+    pub(super) fn say(&self, core: &Core, seat: &Seat, is_left: bool) {
         let end = LogEnd { epoch: core.log.epoch, number: core.log.number };
         let newest = self.versions.lock().newest().0;
-        say(seat.shared(), seat.store(), State { end, newest });
+        say(seat.shared(), seat.store(), State { end, newest, is_left });
     }
 
     /// Adds a reader to the newest version of all processes.
@@ -55,9 +55,9 @@ impl Engine {
     /// Those of [`Engine::catch_up`]; [`Error::Locked`] when it is not known how far the log goes;
     /// [`Error::Busy`] when the writer takes one checkpoint after the other.
     pub(crate) fn pin_newest(&self) -> Result<(u64, View)> {
-        let Some(seat) = self.followers_seat() else { return Ok(self.versions.lock().pin()) };
+        let Some(seat) = &self.seat else { return Ok(self.versions.lock().pin()) };
         for _ in 0..TRIES {
-            if !self.catch_up(self.hear(seat)?)? {
+            if !self.listen(seat)? {
                 continue;
             }
             let mut versions = self.versions.lock();
@@ -77,7 +77,7 @@ impl Engine {
     pub(crate) fn pin_version(&self, version: u64) -> Option<View> {
         let mut versions = self.versions.lock();
         let view = versions.pin_at(version)?;
-        let Some(seat) = self.followers_seat() else { return Some(view) };
+        let Some(seat) = &self.seat else { return Some(view) };
         if seat.pin(version) {
             return Some(view);
         }
@@ -93,17 +93,16 @@ impl Engine {
     /// As [`Engine::pin_newest`].
     pub(crate) fn pin_name(&self, name: &str) -> Result<Option<(u64, View)>> {
         let look = || self.core.lock().named.get(name).copied();
-        let Some(seat) = self.followers_seat() else {
+        let Some(seat) = &self.seat else {
             return Ok(look().and_then(|at| Some((at, self.versions.lock().pin_at(at)?))));
         };
         for _ in 0..TRIES {
-            if !self.catch_up(self.hear(seat)?)? {
+            if !self.listen(seat)? {
                 continue;
             }
             let Some(version) = look() else { return Ok(None) };
             let _seen = seat.pin(version);
-            let end = self.hear(seat);
-            let is_there = end.and_then(|end| Ok(self.catch_up(end)? && look() == Some(version)));
+            let is_there = self.listen(seat).map(|is_new| is_new && look() == Some(version));
             let view = self.versions.lock().pin_at(version);
             match (is_there, view) {
                 (Ok(true), Some(view)) => return Ok(Some((version, view))),
@@ -119,7 +118,7 @@ impl Engine {
 
     /// Adds one more reader to a version that a reader of this process has.
     pub(crate) fn pin_again(&self, version: u64) {
-        if let Some(seat) = self.followers_seat() {
+        if let Some(seat) = &self.seat {
             let _seen = seat.pin(version);
         }
         self.versions.lock().pin_at(version);
@@ -128,7 +127,7 @@ impl Engine {
     /// Takes a reader away.
     pub(crate) fn unpin(&self, version: u64) {
         self.versions.lock().unpin(version);
-        if let Some(seat) = self.followers_seat() {
+        if let Some(seat) = &self.seat {
             seat.unpin(version);
         }
     }

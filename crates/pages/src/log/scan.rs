@@ -6,7 +6,7 @@ use esker_format::bytes::Reader;
 use esker_format::frame::{FRAME_HEADER_BYTES, FrameHeader};
 
 use crate::error::{Result, corrupt, damaged};
-use crate::log::frames::{FIRST, LAST, ORDINAL_BITS, WITH_PAGES, seal};
+use crate::log::frames::{FIRST, LAST, Log, ORDINAL_BITS, WITH_PAGES, seal};
 use crate::log::record::Record;
 use crate::log::superblock::Superblock;
 use crate::media::Media;
@@ -44,6 +44,22 @@ impl Position {
     /// The beginning of the log of a checkpoint.
     pub(crate) fn first(block: &Superblock) -> Self {
         Self { segments: block.log.to_vec(), ordinal: 0, offset: 0, number: block.number }
+    }
+
+    /// The end of a log that this process has written.
+    pub(crate) fn end_of(log: &Log) -> Self {
+        let (segments, ordinal, offset) = log.named();
+        Self { segments: segments.to_vec(), ordinal, offset, number: log.number }
+    }
+
+    /// Bytes from the start of the present segment.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether the segment after the present one is known.
+    pub(crate) fn has_following(&self) -> bool {
+        self.segments.len() > self.ordinal + 1
     }
 }
 

@@ -19,7 +19,8 @@ use crate::meeting::layout::{
 use crate::planted::{self, Bug};
 
 /// Raises the floor to `newest`, and returns the versions below that are read, as ranges in any
-/// order. What cannot be made out holds all of them.
+/// order. What cannot be made out holds all of them. `own` is the cell of this process, if it has
+/// one.
 ///
 /// Cost: a call of the system for each process; 59 loads for each.
 ///
@@ -28,7 +29,7 @@ use crate::planted::{self, Bug};
 pub(crate) fn held(
     shared: &dyn Shared,
     store: StoreId,
-    own: Option<usize>,
+    own: usize,
     newest: u64,
 ) -> Result<Vec<Held>> {
     let Some(floor) = encode(store, newest) else { return Ok(vec![all(newest)]) };
@@ -69,7 +70,7 @@ impl<'a> Quiet<'a> {
         let before = store.map(|_| shared.load(FLOOR));
         let quiet = Self { shared, before };
         let is_read = match store {
-            Some(store) => !held(shared, store, None, VERSION_MAX)?.is_empty(),
+            Some(store) => !held(shared, store, CELLS, VERSION_MAX)?.is_empty(),
             // Who has a cell in a file that makes no sense is not known.
             None => has_other(shared)?,
         };
@@ -105,13 +106,14 @@ fn all(newest: u64) -> Held {
     Held { first: 0, last: newest }
 }
 
-fn read(shared: &dyn Shared, store: StoreId, own: Option<usize>, newest: u64) -> Result<Vec<Held>> {
+fn read(shared: &dyn Shared, store: StoreId, own: usize, newest: u64) -> Result<Vec<Held>> {
     let mut held = Vec::new();
     for cell in 0..CELLS {
-        if shared.load(tag(cell)) == 0 {
+        let is_left_out = planted::is(Bug::HeldForgotten) && own != cell;
+        if shared.load(tag(cell)) == 0 || is_left_out {
             continue;
         }
-        if own != Some(cell) && shared.try_lock(cell_lock(cell))? {
+        if own != cell && shared.try_lock(cell_lock(cell))? {
             empty(shared, cell);
             shared.unlock(cell_lock(cell))?;
             continue;

@@ -6,9 +6,9 @@
 //! word     2  store id
 //! word     3  check of words 0 to 2
 //! word    16  sequence: the number of the newest state
-//! word    17  an even state: epoch, number of the next frame, newest version, check of the
-//!               sequence and these
-//! word    21  an odd state
+//! word    17  an even state: epoch, number of the next frame, newest version, 1 if the
+//!               writer has left in order, check of the sequence and these
+//! word    22  an odd state
 //! word    32  floor: a version
 //! word    64  120 cells of 64 words:
 //!               0  tag of the process, or 0

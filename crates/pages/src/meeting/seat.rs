@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_device::Result;
 use esker_device::process::Process;
@@ -26,8 +27,8 @@ pub(crate) struct Seat {
     pins: Mutex<Pins>,
     /// A child by `fork` shares the memory and has no part in it.
     process: Process,
-    /// Whether the process has the lock of who writes.
-    is_writer: bool,
+    /// Whether the process writes the store: then it has the lock of who does.
+    leads: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl Seat {
                 cell,
                 pins: Mutex::new(pins),
                 process,
-                is_writer,
+                leads: AtomicBool::new(is_writer),
             }));
         }
         Ok(None)
@@ -85,6 +86,31 @@ impl Seat {
     /// The store that they have open.
     pub(crate) fn store(&self) -> StoreId {
         self.store
+    }
+
+    /// Whether this process writes the store.
+    pub(crate) fn leads(&self) -> bool {
+        self.leads.load(Ordering::SeqCst)
+    }
+
+    /// Takes the lock of who writes, if no other process has it.
+    ///
+    /// # Errors
+    /// The locks failed.
+    pub(crate) fn lock_lead(&self) -> Result<bool> {
+        self.shared.try_lock(WRITE_LOCK)
+    }
+
+    /// From now on this process writes. It has the lock.
+    pub(crate) fn begin_lead(&self) {
+        self.leads.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on this process does not write.
+    pub(crate) fn end_lead(&self) {
+        self.leads.store(false, Ordering::SeqCst);
+        // Where it fails the lock ends with the process.
+        let _unlocked = self.shared.unlock(WRITE_LOCK);
     }
 
     /// Adds a reader of a version, in the cell. Says whether the process that frees sees it: if
@@ -159,7 +185,7 @@ impl Drop for Seat {
         empty(&*self.shared, self.cell);
         // Where it fails the lock ends with the process.
         let _unlocked = self.shared.unlock(cell_lock(self.cell));
-        if self.is_writer {
+        if self.leads() {
             let _unlocked = self.shared.unlock(WRITE_LOCK);
         }
     }

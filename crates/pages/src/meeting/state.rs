@@ -6,7 +6,7 @@
 //! at any store leaves the state before. A reader that is so slow that its copy is written again
 //! finds that the check does not fit, and looks again.
 //!
-//! Cost: five loads; no call of the system.
+//! Cost: six loads; no call of the system.
 
 use esker_device::shared::Shared;
 use esker_format::ids::StoreId;
@@ -16,7 +16,7 @@ use crate::meeting::layout::{STATE, check_of};
 use crate::planted::{self, Bug};
 
 /// Words of a copy: the fields and their check.
-const COPY: usize = 4;
+const COPY: usize = 5;
 /// How often a reader looks again before it takes the file to be damaged.
 const LOOKS: u32 = 1000;
 
@@ -26,6 +26,9 @@ pub(crate) struct State {
     pub(crate) end: LogEnd,
     /// The newest version.
     pub(crate) newest: u64,
+    /// Whether the process has ended its writing in order, so that another may write the log on. A
+    /// process that dies leaves `false`.
+    pub(crate) is_left: bool,
 }
 
 /// The first word of the copy of a state.
@@ -37,11 +40,12 @@ fn copy_of(sequence: u64) -> usize {
 pub(crate) fn say(shared: &dyn Shared, store: StoreId, state: State) {
     let next = shared.load(STATE).wrapping_add(1);
     let copy = copy_of(next);
-    let State { end: LogEnd { epoch, number }, newest } = state;
-    for (at, field) in (copy..).zip([epoch, number, newest]) {
+    let State { end: LogEnd { epoch, number }, newest, is_left } = state;
+    let left = u64::from(is_left);
+    for (at, field) in (copy..).zip([epoch, number, newest, left]) {
         shared.store(at, field);
     }
-    shared.store(copy + 3, check_of(store, &[next, epoch, number, newest]));
+    shared.store(copy + 4, check_of(store, &[next, epoch, number, newest, left]));
     shared.store(STATE, next);
 }
 
@@ -50,12 +54,13 @@ pub(crate) fn heard(shared: &dyn Shared, store: StoreId) -> Option<State> {
     (0..LOOKS).find_map(|_| {
         let sequence = shared.load(STATE);
         let copy = copy_of(sequence);
-        let [epoch, number, newest, check] = [0, 1, 2, 3].map(|at| shared.load(copy + at));
-        let is_whole = check == check_of(store, &[sequence, epoch, number, newest]);
+        let words = [0, 1, 2, 3, 4].map(|at| shared.load(copy + at));
+        let [epoch, number, newest, left, check] = words;
+        let is_whole = check == check_of(store, &[sequence, epoch, number, newest, left]);
         if !is_whole && !planted::is(Bug::TornStateBelieved) {
             std::hint::spin_loop();
             return None;
         }
-        Some(State { end: LogEnd { epoch, number }, newest })
+        Some(State { end: LogEnd { epoch, number }, newest, is_left: left == 1 })
     })
 }

@@ -1,16 +1,14 @@
-//! Processes that die while others go on, threads and processes at the same time.
+//! Processes that die while others go on; the power that goes out, threads and processes in files
+//! of their own.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker_device::forked::{Child, Ended};
-use esker_device::shared::SharedFile;
 use esker_device::sim::{SimDevice, SimShared};
 use esker_device::{
     Caching, Device, DeviceError, Open, Operation, Purpose, Result as DeviceResult,
 };
 use esker_harness::counts::{Counts, budget};
-use esker_harness::crash;
 use esker_harness::planted::hunt;
 use esker_harness::random::Random;
 use esker_harness::violation::{Verdict, without_panic};
@@ -19,6 +17,9 @@ use super::*;
 use crate::meeting::layout::MEETING_BYTES;
 use crate::planted::{Bug, with};
 use crate::{Durability, Error};
+
+mod live;
+mod power;
 
 const WORDS: usize = MEETING_BYTES / 8;
 
@@ -126,6 +127,10 @@ struct World {
     /// All versions that were made or tried, and the last whose commit has returned.
     versions: BTreeMap<u64, Contents>,
     acknowledged: u64,
+    taken_over: u64,
+    /// All that was ever tried: after a death there may be two versions with one number.
+    tried: Vec<(u64, Contents)>,
+    hands_over: bool,
 }
 
 impl World {
@@ -142,6 +147,9 @@ impl World {
             followers: Vec::new(),
             versions: BTreeMap::from([(0, Contents::new())]),
             acknowledged: 0,
+            taken_over: 0,
+            tried: vec![(0, Contents::new())],
+            hands_over: false,
         }
     }
 
@@ -174,6 +182,7 @@ impl World {
             next.resize(next.len().max(page + 1), vec![0; 512]);
             next[page][..len].copy_from_slice(&bytes);
         }
+        self.tried.push((base.version() + 1, next.clone()));
         self.versions.insert(base.version() + 1, next);
         let made = writer.commit(Durability::Full)?;
         self.check_alive()?;
@@ -201,8 +210,24 @@ impl World {
                 unfinished.finish()?;
             }
             7 if self.followers.len() < 2 => self.follow(),
+            8 | 9 if self.hands_over => self.hand_over()?,
             at => self.read(random, at % 2 == 0),
         }
+        Ok(())
+    }
+
+    /// A follower writes from now on, if one can.
+    fn hand_over(&mut self) -> Result<()> {
+        let leader = self.leader.as_ref().unwrap();
+        assert!(leader.step_down()?);
+        for (store, _) in &mut self.followers {
+            if store.try_lead(Arc::clone(&self.file))? {
+                self.taken_over += 1;
+                std::mem::swap(self.leader.as_mut().unwrap(), store);
+                return Ok(());
+            }
+        }
+        assert!(self.leader.as_ref().unwrap().try_lead(Arc::clone(&self.file))?);
         Ok(())
     }
 
@@ -222,11 +247,56 @@ impl World {
         }
     }
 
+    /// A follower that knows which slots are free writes from now on.
+    fn take_over(&mut self) -> Option<usize> {
+        let mut leads = |(at, (store, _)): (usize, &(PageStore, Vec<Snapshot>))| {
+            match store.try_lead(Arc::clone(&self.file)) {
+                Ok(leads) => leads.then_some(at),
+                // The dead one had written a checkpoint, and not said so.
+                Err(Error::Locked { .. }) => None,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        self.followers.iter().enumerate().find_map(&mut leads)
+    }
+
+    /// One of the followers writes on: all that is held stays as it was, for it and for others.
+    fn go_on_with(&mut self, at: usize, random: &Random) {
+        self.taken_over += 1;
+        let (leader, pins) = self.followers.swap_remove(at);
+        let newest = leader.pin();
+        assert!(newest.version() >= self.acknowledged, "a commit is gone");
+        assert_eq!(contents(&newest), self.versions[&newest.version()]);
+        self.acknowledged = newest.version();
+        drop(newest);
+        self.leader = Some(leader);
+        for turn in 0..3 {
+            (0..3).for_each(|_| self.commit(random).unwrap());
+            self.read(random, true);
+            if turn == 0 {
+                // All die: what was written on is there.
+                let image = SimDevice::from_image(&self.device.image());
+                power::judge(&self.tried, self.acknowledged, &image);
+            }
+            self.leader.as_ref().unwrap().checkpoint().unwrap();
+            self.read(random, true);
+        }
+        for pin in &pins {
+            assert_eq!(contents(pin), self.versions[&pin.version()]);
+        }
+        drop(pins);
+        self.leader.as_ref().unwrap().checkpoint().unwrap();
+        assert!(self.leader.as_ref().unwrap().check().unwrap().accounted);
+    }
+
     /// The leader has died: all that is read stays, and the next leader has all that was promised.
     fn go_on(&mut self, random: &Random) {
         // Dropping is what the test has to do with the memory of a dead process.
         self.process.take().unwrap().die_after(0);
         self.leader = None;
+        if let Some(at) = self.take_over() {
+            return self.go_on_with(at, random);
+        }
         let mut is_read = false;
         for (store, pins) in &self.followers {
             for pin in pins {
@@ -261,26 +331,28 @@ impl World {
     }
 }
 
-/// Runs a history whose leader dies. Says whether it did.
-fn run(seed: u64, changes: u64, stores: u64) -> bool {
+/// Runs a history whose leader dies. Says whether it did, and whether another took over at once.
+fn run(seed: u64, changes: u64, stores: u64) -> (bool, u64) {
     let random = Random::new(seed);
     let mut world = World::new();
     let opened = world.lead(changes, stores);
     let _ended = opened.and_then(|()| (0..30).try_for_each(|_| world.step(&random)));
     let died = world.process.as_ref().unwrap().is_dead();
     world.go_on(&random);
-    died
+    (died, world.taken_over)
 }
 
 #[test]
 fn others_go_on_when_the_writer_dies_at_any_change() {
-    let mut runs = 0;
+    let (mut runs, mut taken_over) = (0, 0);
     for seed in 0..3 * budget() {
         for changes in 0.. {
             runs += 1;
             let mut died = false;
             let verdict = without_panic(|| {
-                died = run(seed, changes, u64::MAX);
+                let (has_died, has_taken_over) = run(seed, changes, u64::MAX);
+                died = has_died;
+                taken_over += has_taken_over;
                 Ok(())
             });
             verdict.unwrap_or_else(|violation| panic!("seed {seed}, {changes}: {violation}"));
@@ -292,8 +364,8 @@ fn others_go_on_when_the_writer_dies_at_any_change() {
     let mut counts = Counts::new("page-store", "a writing process dies, and others go on");
     counts.add("runs", runs);
     counts.record().unwrap();
-    println!("{runs} runs");
-    assert!(runs > 300, "{runs}");
+    println!("{runs} runs, {taken_over} taken over");
+    assert!(runs > 300 && taken_over > 50, "{runs}, {taken_over}");
 }
 
 #[test]
@@ -311,63 +383,18 @@ fn others_go_on_when_the_writer_dies_at_any_store_to_the_meeting() {
     }
 }
 
-/// What a power cut leaves of a store that several processes had open.
-fn judge_power_cut(versions: &BTreeMap<u64, Contents>, least: u64, device: &SimDevice) {
-    let file = device.open("pages", Open::Existing, Caching::Buffered).unwrap();
-    let store = PageStore::open(Arc::clone(&file), options()).unwrap();
-    let newest = store.pin();
-    assert!(newest.version() >= least, "{} is before {least}", newest.version());
-    assert_eq!(contents(&newest), versions[&newest.version()]);
-    assert!(store.check().unwrap().accounted);
-    let found = newest.version();
-    drop((newest, store));
-    let shared = SimShared::new(WORDS);
-    let meeting = || Arc::new(shared.another());
-    let leader = PageStore::open_leader(Arc::clone(&file), options(), meeting()).unwrap();
-    let follower = PageStore::open_follower(file, options(), meeting()).unwrap();
-    let held = follower.begin_read().unwrap();
-    assert_eq!((held.version(), contents(&held)), (found, versions[&found].clone()));
-    count_up(&leader, 7);
-    leader.checkpoint().unwrap();
-    assert_eq!(counted(&follower.begin_read().unwrap()).unwrap(), Some(7));
-    assert_eq!(contents(&held), versions[&found]);
-    assert!(leader.check().unwrap().accounted && follower.check().unwrap().accounted);
-}
-
 #[test]
-fn a_power_cut_of_all_leaves_what_was_promised() {
-    let mut judged = 0;
-    for seed in 0..8 * budget() {
-        let random = Random::new(seed);
-        let mut world = World::new();
-        world.lead(u64::MAX, u64::MAX).unwrap();
-        world.device.record();
-        world.device.mark(0);
-        (0..60).for_each(|_| world.step(&random).unwrap());
-        let trace = world.device.take_trace().unwrap();
-        let crashes = crash::each(&trace, &crash::limited(seed, 200), |state, device| {
-            judged += 1;
-            judge_power_cut(&world.versions, state.acknowledged().unwrap_or(0), device);
-            Ok(())
-        });
-        crashes.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    }
-    let mut counts = Counts::new("page-store", "a power cut of all processes of a store");
-    counts.add("runs", 8 * budget());
-    counts.add("judged", judged);
-    counts.record().unwrap();
-    assert!(judged > 800, "{judged}");
-}
-
-#[test]
-fn a_process_that_goes_on_after_another_recovery_is_found() {
+fn planted_bugs_of_takeovers_are_found() {
     let attempt = |changes: &u64, counts: &mut Counts| {
         counts.add("judged", 1);
         run(0, *changes, u64::MAX);
         Ok(())
     };
-    let bug = |body: &mut dyn FnMut() -> Verdict| with(Bug::LaggardNotReloaded, body);
-    hunt(20..400, bug, attempt).unwrap();
+    for bug in [Bug::LaggardNotReloaded, Bug::DeadWritersLogWrittenOn] {
+        let with_bug = |body: &mut dyn FnMut() -> Verdict| with(bug, body);
+        let found = hunt(20..400, with_bug, attempt);
+        found.unwrap_or_else(|violation| panic!("{bug:?}: {violation}"));
+    }
 }
 
 #[test]
@@ -438,85 +465,4 @@ fn counted(snapshot: &Snapshot) -> Result<Option<u32>> {
         *number = u32::from_le_bytes(bytes);
     }
     Ok(found.iter().all(|number| *number == found[0]).then_some(found[0]))
-}
-
-#[test]
-fn readers_in_threads_see_what_was_committed_before_they_began() {
-    let file = SimDevice::new().open("pages", Open::CreateNew, Caching::Buffered).unwrap();
-    let shared = SimShared::new(WORDS);
-    let leader =
-        PageStore::open_leader(Arc::clone(&file), options(), Arc::new(shared.another())).unwrap();
-    let (committed, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            let shared = Arc::new(shared.another());
-            let follower = PageStore::open_follower(Arc::clone(&file), options(), shared).unwrap();
-            let (committed, is_over) = (&committed, &is_over);
-            scope.spawn(move || {
-                let mut held = Vec::new();
-                while !is_over.load(Ordering::SeqCst) {
-                    let least = committed.load(Ordering::SeqCst);
-                    let snapshot = follower.begin_read().unwrap();
-                    let number = counted(&snapshot).unwrap().unwrap();
-                    assert!(number >= least, "{number} is before {least}");
-                    held.push((snapshot, number));
-                    if held.len() > 7 {
-                        let (snapshot, number) = held.swap_remove(number as usize % 7);
-                        assert_eq!(counted(&snapshot).unwrap(), Some(number));
-                    }
-                }
-            });
-        }
-        for number in 1..20_000 * budget() as u32 {
-            count_up(&leader, number);
-            committed.store(number, Ordering::SeqCst);
-        }
-        is_over.store(true, Ordering::SeqCst);
-    });
-    assert!(leader.check().unwrap().accounted);
-    assert!(leader.stats().checkpoints > 50);
-}
-
-#[test]
-fn readers_in_processes_see_what_was_committed_before_they_began() {
-    const COMMITTED: usize = WORDS - 1;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("meeting");
-    let open = || {
-        let device = esker_device::file::FileDevice::open(folder.path()).unwrap();
-        let file = device.open("pages", Open::Existing, Caching::Buffered);
-        file.or_else(|_| device.open("pages", Open::CreateNew, Caching::Buffered)).unwrap()
-    };
-    let follow = || {
-        let shared = Arc::new(SharedFile::open(&path, MEETING_BYTES).unwrap());
-        let opened = (0..10_000).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            PageStore::open_follower(open(), options(), Arc::clone(&shared) as _).ok()
-        });
-        let Some(follower) = opened else { return 2 };
-        let mut reads = 0;
-        loop {
-            let least = shared.load(COMMITTED) as u32;
-            let snapshot = follower.begin_read().unwrap();
-            let number = counted(&snapshot).unwrap();
-            if number.is_none_or(|number| number < least) {
-                return 1;
-            }
-            reads += 1;
-            if least >= 3000 {
-                return if reads > 10 { 0 } else { 3 };
-            }
-        }
-    };
-    let children: Vec<_> = (0..3).map(|_| Child::run(60, follow)).collect();
-    let shared = Arc::new(SharedFile::open(&path, MEETING_BYTES).unwrap());
-    let leader = PageStore::open_leader(open(), options(), Arc::clone(&shared) as _).unwrap();
-    for number in 1..=3000 {
-        count_up(&leader, number);
-        shared.store(COMMITTED, number.into());
-    }
-    for child in children {
-        assert_eq!(child.wait(), Ended::Answer(0));
-    }
-    assert!(leader.check().unwrap().accounted);
 }

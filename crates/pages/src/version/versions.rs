@@ -230,15 +230,11 @@ impl Versions {
         let newest = self.tail.0;
         let purged: Vec<u64> =
             self.list.keys().copied().filter(|at| *at != newest && !is_held(*at)).collect();
-        let lost = self.read_here().find(|at| *at != newest && !is_held(*at));
+        let kept = self.list.iter().chain(&self.apart);
+        let mut read = kept.filter(|(_, kept)| kept.readers > 0).map(|(version, _)| *version);
+        let lost = read.find(|at| *at != newest && !is_held(*at));
         purged.into_iter().for_each(|version| self.purge(version));
         lost
-    }
-
-    /// The versions that have readers here, the oldest first.
-    pub(crate) fn read_here(&self) -> impl Iterator<Item = u64> {
-        let kept = self.apart.iter().chain(&self.list);
-        kept.filter(|(_, kept)| kept.readers > 0).map(|(version, _)| *version)
     }
 
     /// All slots that versions replaced and that versions before them have, once each.
