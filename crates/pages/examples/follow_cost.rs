@@ -4,6 +4,7 @@
 //! a database of 1 GiB or as many MiB as are said. Both stores are in this process; the file and
 //! the meeting file are real.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,9 +26,9 @@ fn meeting(folder: &Path) -> Result<Arc<SharedFile>> {
     Ok(Arc::new(SharedFile::open(&folder.join("follow_cost.meeting"), MEETING_BYTES)?))
 }
 
-/// Commits that change 8 bytes of a page each.
-fn commit(leader: &PageStore, pages: u32, count: u32) -> Result<()> {
-    for number in 0..count {
+/// Commits that change 8 bytes of a page each, to these numbers.
+fn commit(leader: &PageStore, pages: u32, numbers: Range<u32>) -> Result<()> {
+    for number in numbers {
         let mut writer = leader.begin(&leader.pin())?;
         let page = number.wrapping_mul(2_654_435_761) % pages;
         writer.write(page, 64, &u64::from(number).to_le_bytes())?;
@@ -67,26 +68,26 @@ fn run(folder: &Path, mib: u32) -> Result<()> {
         let each = nanos_each(begun.elapsed(), READS);
         println!("a read that begins and ends, without news, {who}: {each} ns");
     }
-    commit(&leader, pages, COMMITS)?;
+    commit(&leader, pages, 1..COMMITS)?;
     let begun = Instant::now();
     drop(follower.begin_read()?);
     let rate = f64::from(COMMITS) / begun.elapsed().as_secs_f64();
     println!("catching up {COMMITS} commits at once: {rate:.0} commits/s");
     let mut behind = Duration::ZERO;
-    for _ in 0..COMMITS {
-        commit(&leader, pages, 1)?;
+    for number in COMMITS..2 * COMMITS {
+        commit(&leader, pages, number..number + 1)?;
         let begun = Instant::now();
         drop(follower.begin_read()?);
         behind += begun.elapsed();
     }
     println!("catching up one commit: {} ns", nanos_each(behind, COMMITS));
-    commit(&leader, pages, 100)?;
+    commit(&leader, pages, 0..100)?;
     leader.checkpoint()?;
     let begun = Instant::now();
     drop(follower.begin_read()?);
     println!("catching up a checkpoint: {:.2} ms", begun.elapsed().as_secs_f64() * 1e3);
-    for _ in 0..2 {
-        commit(&leader, pages, 100)?;
+    for turn in 1..3 {
+        commit(&leader, pages, 100 * turn..100 * turn + 100)?;
         leader.checkpoint()?;
     }
     let begun = Instant::now();

@@ -77,4 +77,6 @@ impl PageStore {
 }
 
 #[cfg(test)]
+mod live_tests;
+#[cfg(test)]
 mod tests;

@@ -100,7 +100,7 @@ impl<'a> Replay<'a> {
         let Some(segments) = segments_in(media.bytes()?, block.segment_bytes) else {
             return invalid("the file is longer than 2 TiB: it cannot be opened");
         };
-        let space = Space::new(block.segment_bytes, segments);
+        let space = Space::loading(block.segment_bytes, segments);
         let mut loader = Loader::new(media, space, Arc::clone(releases));
         let roots = loader.roots(block)?;
         // The last process that had it open may have tried to begin some.
@@ -108,6 +108,7 @@ impl<'a> Replay<'a> {
         let core = Core::new(loader.into_space(), Log::new(block), block.epoch + tried + 1);
         let mut replay = Self { media, allocation, versions: loaded_versions(&roots), core };
         replay.roots(&roots)?;
+        replay.core.space.loaded();
         replay.core.roots_at = block.roots;
         Ok((replay, roots.into_iter().map(|(_, root)| root).collect()))
     }
@@ -125,12 +126,16 @@ impl<'a> Replay<'a> {
             let same_size = newer.filter(|newer| newer.page_size == root.page_size);
             let next = same_size.map_or(&none, |newer| &newer.map);
             let mut lost = Replaced::new();
+            let mut count = 0;
             root.map.for_each_lost(next, &mut |page, slot| {
                 if page >= root.pages {
                     let what = "a page is outside its database";
                     return Err(corrupt(self.media.name(), slot.offset(), what));
                 }
-                lost.insert(page, slot);
+                count += 1;
+                if newer.is_some() {
+                    lost.insert(page, slot);
+                }
                 claim(&mut self.core.space, self.allocation, page, slot, root.page_size)
                     .map_err(|misfit| corrupt(self.media.name(), misfit.at, misfit.what))
             })?;
@@ -143,7 +148,7 @@ impl<'a> Replay<'a> {
                     Ok(()) => self.versions.get_mut().prepend(at.version, Arc::clone(root), lost),
                 }
             } else {
-                self.core.live_slots = lost.len() as i64;
+                self.core.live_slots = count;
             }
             for name in &at.names {
                 self.versions.get_mut().pin_at(at.version);

@@ -1,5 +1,4 @@
-//! Processes that die while others go on; the power that goes out, threads and processes in files
-//! of their own.
+//! Processes that die while others go on, and the power that goes out.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +8,7 @@ use esker_device::{
     Caching, Device, DeviceError, Open, Operation, Purpose, Result as DeviceResult,
 };
 use esker_harness::counts::{Counts, budget};
+use esker_harness::crash;
 use esker_harness::planted::hunt;
 use esker_harness::random::Random;
 use esker_harness::violation::{Verdict, without_panic};
@@ -18,10 +18,7 @@ use crate::meeting::layout::MEETING_BYTES;
 use crate::planted::{Bug, with};
 use crate::{Durability, Error};
 
-mod live;
-mod power;
-
-const WORDS: usize = MEETING_BYTES / 8;
+pub(super) const WORDS: usize = MEETING_BYTES / 8;
 
 type Contents = Vec<Vec<u8>>;
 
@@ -99,7 +96,7 @@ impl DeviceFile for Mortal {
     }
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     let mut options = Options::new().page_size(512).segment_bytes(16 * 1024);
     options.spill_bytes = 12 * 512;
     options.checkpoint_bytes = 12 * 1024;
@@ -276,7 +273,7 @@ impl World {
             if turn == 0 {
                 // All die: what was written on is there.
                 let image = SimDevice::from_image(&self.device.image());
-                power::judge(&self.tried, self.acknowledged, &image);
+                judge(&self.tried, self.acknowledged, &image);
             }
             self.leader.as_ref().unwrap().checkpoint().unwrap();
             self.read(random, true);
@@ -383,6 +380,77 @@ fn others_go_on_when_the_writer_dies_at_any_store_to_the_meeting() {
     }
 }
 
+/// What a power cut leaves of a store that several processes had open.
+fn judge(tried: &[(u64, Contents)], least: u64, device: &SimDevice) {
+    let file = device.open("pages", Open::Existing, Caching::Buffered).unwrap();
+    let store = PageStore::open(Arc::clone(&file), options()).unwrap();
+    let newest = store.pin();
+    assert!(newest.version() >= least, "{} is before {least}", newest.version());
+    let found = (newest.version(), contents(&newest));
+    assert!(tried.contains(&found), "version {} was never made", found.0);
+    assert!(store.check().unwrap().accounted);
+    drop((newest, store));
+    let shared = SimShared::new(WORDS);
+    let meeting = || Arc::new(shared.another());
+    let leader = PageStore::open_leader(Arc::clone(&file), options(), meeting()).unwrap();
+    let follower = PageStore::open_follower(file, options(), meeting()).unwrap();
+    let held = follower.begin_read().unwrap();
+    assert_eq!((held.version(), contents(&held)), found);
+    count_up(&leader, 7);
+    leader.checkpoint().unwrap();
+    assert_eq!(counted(&follower.begin_read().unwrap()).unwrap(), Some(7));
+    assert_eq!(contents(&held), found.1);
+    assert!(leader.check().unwrap().accounted && follower.check().unwrap().accounted);
+}
+
+/// Cuts the power in a history, and judges some of what that may leave.
+fn cut_power(seed: u64, history: impl FnOnce(&mut World, &Random)) -> (u64, u64) {
+    let random = Random::new(seed);
+    let mut world = World::new();
+    world.device.record();
+    world.device.mark(0);
+    history(&mut world, &random);
+    let trace = world.device.take_trace().unwrap();
+    let mut judged = 0;
+    let crashes = crash::each(&trace, &crash::limited(seed, 120), |state, device| {
+        // Before there is a store nothing was promised.
+        if let Some(least) = state.acknowledged().filter(|least| *least > 0) {
+            judged += 1;
+            judge(&world.tried, least, device);
+        }
+        Ok(())
+    });
+    crashes.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    (judged, world.taken_over)
+}
+
+#[test]
+fn a_power_cut_of_all_leaves_what_was_promised() {
+    let mut counts = Counts::new("page-store", "a power cut of all processes of a store");
+    let mut add = |(judged, taken_over)| {
+        counts.add("runs", 1);
+        counts.add("judged", judged);
+        counts.add("others write", taken_over);
+    };
+    for seed in 0..8 * budget() {
+        // Processes hand the writing over.
+        add(cut_power(seed, |world, random| {
+            world.hands_over = true;
+            world.lead(u64::MAX, u64::MAX).unwrap();
+            (0..60).for_each(|_| world.step(random).unwrap());
+        }));
+        // One dies, and another takes over.
+        add(cut_power(seed, |world, random| {
+            let opened = world.lead(30 + random.below(60), u64::MAX);
+            let _died = opened.and_then(|()| (0..60).try_for_each(|_| world.step(random)));
+            world.go_on(random);
+        }));
+    }
+    counts.record().unwrap();
+    let least = [("judged", 800), ("others write", 10)];
+    assert!(least.iter().all(|(name, least)| counts.get(name) > *least), "{counts:?}");
+}
+
 #[test]
 fn planted_bugs_of_takeovers_are_found() {
     let attempt = |changes: &u64, counts: &mut Counts| {
@@ -446,7 +514,7 @@ fn one_writes_and_a_noisy_meeting_is_none() {
 }
 
 /// Commits `number` to some pages.
-fn count_up(leader: &PageStore, number: u32) {
+pub(super) fn count_up(leader: &PageStore, number: u32) {
     let mut writer = leader.begin(&leader.pin()).unwrap();
     for page in 0..6 {
         let len = if (number + page).is_multiple_of(3) { 512 } else { 4 };
@@ -457,7 +525,7 @@ fn count_up(leader: &PageStore, number: u32) {
 }
 
 /// The number in all pages of a version; `None` where they differ.
-fn counted(snapshot: &Snapshot) -> Result<Option<u32>> {
+pub(super) fn counted(snapshot: &Snapshot) -> Result<Option<u32>> {
     let mut found = [0; 6];
     for (page, number) in (0..snapshot.pages()).zip(&mut found) {
         let mut bytes = [0; 4];

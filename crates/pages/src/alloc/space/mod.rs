@@ -64,6 +64,8 @@ pub(crate) struct Space {
     rows: BTreeMap<(Heat, Class), u32>,
     /// Segments that are being emptied: nothing is taken from them.
     closed: BTreeSet<u32>,
+    /// Whether slots are claimed that a checkpoint has: `open` is empty then.
+    is_loading: bool,
 }
 
 impl Space {
@@ -79,12 +81,31 @@ impl Space {
             used_bytes: 0,
             rows: BTreeMap::new(),
             closed: BTreeSet::new(),
+            is_loading: false,
         };
         if count > 0 {
             space.segments.push(Use::Fixed);
             space.add_segments(count - 1);
         }
         space
+    }
+
+    /// An empty file whose slots are claimed next; until [`Space::loaded`] none is taken or given
+    /// back. Claiming is cheaper then.
+    pub(crate) fn loading(segment_bytes: u32, count: u32) -> Self {
+        Self { is_loading: true, ..Self::new(segment_bytes, count) }
+    }
+
+    /// Lets slots be taken and given back.
+    pub(crate) fn loaded(&mut self) {
+        self.is_loading = false;
+        for (segment, used) in (0..).zip(&self.segments) {
+            if let Use::Slots { class, free_count, .. } = used
+                && *free_count > 0
+            {
+                self.open[usize::from(class.0)].insert((*free_count, segment));
+            }
+        }
     }
 
     pub(crate) fn segment_bytes(&self) -> u64 {
@@ -209,12 +230,14 @@ impl Space {
         };
         let Some(word) = free.get_mut((slot / 64) as usize) else { return };
         *word &= !(1 << (slot % 64));
-        let open = &mut self.open[usize::from(class.0)];
-        open.remove(&(*free_count, segment));
-        *free_count -= 1;
-        if *free_count > 0 {
-            open.insert((*free_count, segment));
+        if !self.is_loading {
+            let open = &mut self.open[usize::from(class.0)];
+            open.remove(&(*free_count, segment));
+            if *free_count > 1 {
+                open.insert((*free_count - 1, segment));
+            }
         }
+        *free_count -= 1;
         self.used_bytes += class.bytes();
         self.free_slots[usize::from(class.0)] -= 1;
     }
@@ -233,7 +256,9 @@ impl Space {
             free.push((1 << (slots % 64)) - 1);
         }
         self.segments[segment as usize] = Use::Slots { class, free, free_count: slots };
-        self.open[usize::from(class.0)].insert((slots, segment));
+        if !self.is_loading {
+            self.open[usize::from(class.0)].insert((slots, segment));
+        }
         self.free_slots[usize::from(class.0)] += u64::from(slots);
     }
 
@@ -356,13 +381,19 @@ mod tests {
                     prop_assert_eq!(space.available(class, 0), taken as u64);
                 }
             }
-            let mut again = Space::new(16 * 1024, 9);
+            let mut again = Space::loading(16 * 1024, 9);
             for (at, sectors) in &used {
                 let class = Class(sectors.trailing_zeros() as u8);
                 prop_assert!(again.claim(Sector(*at), class));
                 prop_assert!(!again.claim(Sector(*at), class));
             }
+            again.loaded();
             prop_assert_eq!(again.free_segments(), space.free_segments());
+            for class in (0..CLASSES as u8).map(Class) {
+                let mut copy = again.clone();
+                let taken = std::iter::from_fn(|| copy.take(class)).count();
+                prop_assert_eq!(space.available(class, 0), taken as u64);
+            }
             for (at, _) in used {
                 space.free(Sector(at));
             }

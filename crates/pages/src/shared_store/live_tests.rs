@@ -1,12 +1,16 @@
 //! Threads, and processes, that read while one writes.
 
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use esker_device::file::FileDevice;
 use esker_device::forked::{Child, Ended};
 use esker_device::shared::SharedFile;
+use esker_device::sim::{SimDevice, SimShared};
+use esker_device::{Caching, Device, Open};
 
+use super::tests::{WORDS, count_up, counted, options};
 use super::*;
+use crate::MEETING_BYTES;
 
 #[test]
 fn readers_in_threads_see_what_was_committed_before_they_began() {
@@ -35,7 +39,7 @@ fn readers_in_threads_see_what_was_committed_before_they_began() {
                 }
             });
         }
-        for number in 1..20_000 * budget() as u32 {
+        for number in 1..20_000 {
             count_up(&leader, number);
             committed.store(number, Ordering::SeqCst);
         }
