@@ -157,7 +157,7 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// Processes that write by turns, of which one is killed at any moment: no commit is lost, and no
+/// Processes that write alternately, of which one is killed at any moment: no commit is lost, and no
 /// number is given twice.
 #[test]
 fn writers_in_processes_that_are_killed_lose_nothing() {
