@@ -157,8 +157,8 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// Processes that write alternately, of which one is killed at any moment: no commit is lost, and no
-/// number is given twice.
+/// Processes that write alternately, of which one is killed at any moment: no commit is lost, and
+/// no number is given twice.
 #[test]
 fn writers_in_processes_that_are_killed_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
