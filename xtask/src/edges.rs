@@ -77,6 +77,14 @@ pub const ARROWS: &[Arrow] = &[
         tests_may_use: &["esker-flash", "esker-harness"],
     },
     Arrow {
+        package: "esker-latree",
+        folder: "crates/latree",
+        // Both optional: the core needs neither.
+        may_use: &["esker-flash", "esker-device"],
+        // Itself with its planted bugs.
+        tests_may_use: &["esker-latree", "esker-harness"],
+    },
+    Arrow {
         package: "esker-cli",
         folder: "crates/cli",
         may_use: &[

@@ -1,0 +1,300 @@
+//! Emptying buffers: to the leaves, or to the buffers below.
+//!
+//! A buffer is emptied in steps, each over a batch of its operations and one node above leaves or
+//! above subtrees. It keeps its operations until the last step, and they hide what is below them.
+//!
+//! E1: the tree is whole between steps: what was moved is there twice, with the same values. So an
+//! emptying may end early, space may be made and a checkpoint taken between steps. E2: while a
+//! buffer is emptied no other is, so that nothing newer comes into it. E3: a node that is split
+//! divides its buffer, whatever is in it; no buffer is emptied because of a split. The order O1 of
+//! operations holds therefore without further rules.
+
+use alloc::vec::Vec;
+
+use crate::buffer::SubtreeId;
+use crate::chip::{Chip, PageNo};
+use crate::error::{Error, Result};
+use crate::gather::Window;
+use crate::nodes::Builder;
+use crate::page::{self, Entry, Kind};
+use crate::part::Part;
+use crate::planted::{self, Bug};
+use crate::tree::{Descent, LaTree, bottom, has_subtrees};
+
+impl<C: Chip> LaTree<C> {
+    /// Empties the buffer of a subtree that has `key` in its range. Answers whether it was.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when room for a step cannot be made; the buffer is kept.
+    pub(crate) fn empty(&mut self, id: SubtreeId, key: &[u8]) -> Result<bool> {
+        let is_there = self.table.slots().get(id.0 as usize).is_some_and(Option::is_some);
+        if self.is_emptying || !is_there || self.table.buffer(id)?.is_none() {
+            return Ok(false);
+        }
+        let level = self.table.get(id)?.level;
+        let way = self.descend(key, level)?;
+        if way.last()?.id != id {
+            return Ok(false);
+        }
+        self.is_emptying = true;
+        let done = self.empty_steps(level, Window { low: way.low, high: way.high });
+        self.is_emptying = false;
+        if done? {
+            self.unlink_vanished()?;
+            self.lower()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Empties the buffers of the subtrees of `level` in a range of keys.
+    fn empty_steps(&mut self, level: u8, range: Window) -> Result<bool> {
+        let mut low = range.low.clone();
+        loop {
+            let way = self.descend(&low, level)?;
+            let id = way.last()?.id;
+            let high = nearer(way.high, range.high.as_deref());
+            let (ops, rest) = self.gather(id, Window { low: low.clone(), high: high.clone() })?;
+            if !self.apply(level, &ops)? {
+                return Ok(false);
+            }
+            match (rest, high) {
+                (Some(rest), _) => low = rest.low,
+                (None, Some(high)) if range.high.as_ref().is_none_or(|end| high < *end) => {
+                    low = high;
+                }
+                _ => break,
+            }
+        }
+        self.discard(level, &range)?;
+        Ok(true)
+    }
+
+    /// Forgets the buffers of the subtrees of `level` in a range of keys.
+    fn discard(&mut self, level: u8, range: &Window) -> Result<()> {
+        let mut low = range.low.clone();
+        loop {
+            let way = self.descend(&low, level)?;
+            let buffer = self.table.take(way.last()?.id)?;
+            for page in buffer.fragments.iter().flatten() {
+                self.flash.release(page.at);
+            }
+            match way.high {
+                Some(high) if range.high.as_ref().is_none_or(|end| high < *end) => low = high,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Moves operations of a buffer of `level` down, one node above leaves or subtrees at a time.
+    /// Answers whether there was room.
+    fn apply(&mut self, level: u8, ops: &Part) -> Result<bool> {
+        let floor = bottom(level, self.k());
+        let mut at = 0;
+        while at < ops.len() {
+            if !self.has_room_for_step()? {
+                return Ok(false);
+            }
+            let Some((key, _)) = ops.get(at) else { break };
+            let target = if floor > 1 { floor - 1 } else { level.min(2) };
+            let way = self.descend(key, target)?;
+            let end = way.high.as_deref().map_or(ops.len(), |high| ops.position(high));
+            if floor > 1 {
+                self.hand_down(way.last()?.id, ops, at, end)?;
+            } else {
+                self.apply_to_leaves(&way, ops, at, end)?;
+            }
+            if end <= at {
+                return Err(Error::Invariant("a step moves an operation"));
+            }
+            at = end;
+        }
+        Ok(true)
+    }
+
+    /// Adds operations to the buffer of a subtree below.
+    fn hand_down(&mut self, id: SubtreeId, ops: &Part, from: usize, to: usize) -> Result<()> {
+        let group = ops.compacted(from, to);
+        if planted::is(Bug::FragmentOlderThanPool) && group.live_bytes() >= self.flash.capacity() {
+            let mut buffer = self.table.take(id)?;
+            let old = core::mem::replace(&mut buffer.part, group);
+            self.table.put_back(id, buffer)?;
+            self.flush_part(id, false)?;
+            let mut buffer = self.table.take(id)?;
+            buffer.part = old;
+            return self.table.put_back(id, buffer);
+        }
+        let mut buffer = self.table.take(id)?;
+        group.iter().for_each(|entry| buffer.part.insert(entry));
+        let is_large = buffer.part.live_bytes() >= self.flash.capacity();
+        self.table.put_back(id, buffer)?;
+        // A group of a page or more is written at once: in the pool it would displace others. It
+        // is written together with older operations in memory, which keeps O2.
+        if is_large && group.live_bytes() >= self.flash.capacity() {
+            self.flush_part(id, true)?;
+        }
+        self.flush_excess()
+    }
+
+    /// Applies operations to the leaves below a node, or to the leaf that is a whole subtree.
+    fn apply_to_leaves(&mut self, way: &Descent, ops: &Part, from: usize, to: usize) -> Result<()> {
+        let spot = way.last()?;
+        let mut builder = Builder::new(1, self.flash.capacity());
+        if spot.level == 1 {
+            builder.begin(&way.low);
+            self.merge_leaf(&mut builder, spot.at, ops, from..to)?;
+            builder.finish(&mut self.flash)?;
+            self.count_leaves(1, &builder);
+            return self.replace_node(&way.spots, builder.out);
+        }
+        let children = self.children(spot.at)?;
+        let (mut at, mut replaced, mut kept) = (from, 0, 0);
+        for (index, (key, leaf)) in children.iter().enumerate() {
+            let end = match children.get(index + 1) {
+                Some((next, _)) => ops.position(next).clamp(at, to),
+                None => to,
+            };
+            if end == at && !builder.is_small() {
+                builder.finish(&mut self.flash)?;
+                builder.out.push((key.clone(), *leaf));
+                kept += 1;
+                continue;
+            }
+            if !builder.is_small() {
+                builder.finish(&mut self.flash)?;
+            }
+            builder.begin(key);
+            self.merge_leaf(&mut builder, PageNo(*leaf), ops, at..end)?;
+            self.flash.release(PageNo(*leaf));
+            replaced += 1;
+            at = end;
+        }
+        builder.finish(&mut self.flash)?;
+        self.count_leaves(replaced + kept, &builder);
+        let nodes = self.pack(2, &builder.out)?;
+        self.replace_node(&way.spots, nodes)
+    }
+
+    fn count_leaves(&mut self, before: u64, builder: &Builder) {
+        self.stats.leaves = (self.stats.leaves + builder.out.len() as u64).saturating_sub(before);
+    }
+
+    /// Adds the entries of a leaf and operations to a builder.
+    fn merge_leaf(
+        &mut self,
+        builder: &mut Builder,
+        leaf: PageNo,
+        ops: &Part,
+        range: core::ops::Range<usize>,
+    ) -> Result<()> {
+        let node = self.flash.read(leaf, Kind::Node)?;
+        let (mut at, end) = (range.start, range.end);
+        for (key, value) in page::entries(page::payload(&node)) {
+            while let Some(op) = ops.get(at).filter(|op| at < end && op.0 < key) {
+                if op.1.is_some() {
+                    builder.push(&mut self.flash, op)?;
+                }
+                at += 1;
+            }
+            let is_replaced = at < end && ops.get(at).is_some_and(|op| op.0 == key);
+            if value.is_some() && !is_replaced {
+                builder.push(&mut self.flash, (key, value))?;
+            }
+        }
+        for op in (at..end).filter_map(|at| ops.get(at)).filter(|op| op.1.is_some()) {
+            builder.push(&mut self.flash, op)?;
+        }
+        Ok(())
+    }
+
+    /// Empties all buffers on the way to a key.
+    pub(crate) fn empty_way(&mut self, key: &[u8]) -> Result<()> {
+        loop {
+            let way = self.descend(key, 1)?;
+            let mut full = None;
+            for spot in &way.spots {
+                if self.table.buffer(spot.id)?.is_some() {
+                    full.get_or_insert(spot.id);
+                }
+            }
+            let Some(id) = full else { return Ok(()) };
+            match self.empty(id, key) {
+                Ok(true) => {}
+                Ok(false) | Err(Error::Full) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Removes subtrees without keys from their parents.
+    fn unlink_vanished(&mut self) -> Result<()> {
+        for (id, key) in core::mem::take(&mut self.vanished) {
+            let is_there = self.table.slots().get(id.0 as usize).is_some_and(Option::is_some);
+            if is_there && id != self.root && self.table.buffer(id)?.is_none() {
+                self.unlink(id, &key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a subtree if it has one leaf without keys and a node above it in its parent's
+    /// subtree has other children. (Otherwise it stays until one of its keys is written.)
+    fn unlink(&mut self, id: SubtreeId, key: &[u8]) -> Result<()> {
+        let level = self.table.get(id)?.level;
+        let way = self.descend(key, 1)?;
+        let first = way.spots.iter().position(|spot| spot.id == id);
+        let Some((above, own)) = first.and_then(|at| way.spots.split_at_checked(at)) else {
+            return Ok(());
+        };
+        let mut is_only = own.first().is_some_and(|spot| spot.level == level);
+        for spot in own {
+            let node = self.flash.read(spot.at, Kind::Node)?;
+            let mut entries = page::entries(page::payload(&node));
+            let is_dead = |entry: Entry<'_>| spot.level > 1 || entry.1.is_none();
+            is_only &= entries.next().is_some_and(is_dead) && entries.next().is_none();
+        }
+        let Some(parent) = above.last() else { return Ok(()) };
+        let mut has_siblings = false;
+        for spot in above.iter().filter(|spot| spot.id == parent.id) {
+            has_siblings |= self.children(spot.at)?.len() > 1;
+        }
+        if !is_only || !has_siblings || !self.has_room_for_step()? {
+            return Ok(());
+        }
+        own.iter().for_each(|spot| self.flash.release(spot.at));
+        self.stats.leaves = self.stats.leaves.saturating_sub(1);
+        self.table.remove(id);
+        self.replace_child(above, Vec::new())
+    }
+
+    /// Removes roots of the tree that have one child.
+    fn lower(&mut self) -> Result<()> {
+        loop {
+            let (id, subtree) = (self.root, self.table.get(self.root)?);
+            let (at, level) = (subtree.root, subtree.level);
+            if level == 1 {
+                return Ok(());
+            }
+            let children = self.children(at)?;
+            let [(_, child)] = children.as_slice() else { return Ok(()) };
+            if !has_subtrees(level, self.k()) {
+                self.table.set_root(id, PageNo(*child), level - 1)?;
+            } else if self.table.buffer(id)?.is_none() {
+                self.root = SubtreeId(*child);
+                self.table.remove(id);
+            } else {
+                return Ok(());
+            }
+            self.flash.release(at);
+        }
+    }
+}
+
+/// The lesser of two bounds; none is the greatest.
+fn nearer(a: Option<Vec<u8>>, b: Option<&[u8]>) -> Option<Vec<u8>> {
+    match (a, b) {
+        (Some(a), Some(b)) if a.as_slice() <= b => Some(a),
+        (Some(_) | None, Some(b)) => Some(b.to_vec()),
+        (a, None) => a,
+    }
+}

@@ -1,0 +1,211 @@
+//! Room on the chip: blocks are collected, checkpoints free what they no longer need.
+//!
+//! G1: blocks in reserve suffice for a checkpoint, for the log that a recovery applies, and for
+//! the moves of a collection. G2: room is made only between steps, when the tree is whole.
+//!
+//! A buffer with a page in the block is emptied, which frees all its pages; where there is too
+//! little room for that, or an emptying is under way, the page is moved.
+
+use alloc::vec::Vec;
+
+use crate::chip::{BlockNo, Chip, PageNo, Read};
+use crate::error::{Error, Result};
+use crate::page::{self, Decoded, Kind};
+use crate::planted::{self, Bug};
+use crate::space::State;
+use crate::tree::LaTree;
+
+/// How much more worn than the least worn block the most worn may be.
+const WEAR_SPREAD_MAX: u32 = 32;
+
+impl<C: Chip> LaTree<C> {
+    /// Blocks that a checkpoint, a recovery and a collection need.
+    fn low_blocks(&self) -> usize {
+        let table = 16 * self.table.len() + 2 * self.table.descriptor_bytes();
+        let bytes = table + self.table.pool_bytes().max(self.pool_max);
+        let pages = bytes / self.flash.capacity() + 4 + self.plan.log_pages_max as usize;
+        pages.div_ceil(self.flash.space.pages_per_block() as usize) + 4
+    }
+
+    fn batch_blocks(&self) -> usize {
+        (self.flash.chip.blocks() / 64).max(1) as usize
+    }
+
+    /// Blocks that are free after room was made for nothing.
+    pub(crate) fn reserve_blocks(&self) -> usize {
+        self.low_blocks() + self.batch_blocks() + 1
+    }
+
+    /// Makes room for a step of an emptying; answers whether there is, in a collection.
+    pub(crate) fn has_room_for_step(&mut self) -> Result<bool> {
+        if self.is_collecting {
+            return Ok(self.flash.space.free_blocks() > self.low_blocks());
+        }
+        let batch = 2 * self.plan.batch / self.flash.capacity();
+        let children = self.flash.capacity() / 16;
+        let in_block = self.flash.space.pages_per_block() as usize;
+        self.make_room(batch + children.min(in_block) + 24)?;
+        Ok(true)
+    }
+
+    /// Makes room for `pages` pages of nodes or fragments.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there is none: the tree is as it was.
+    pub(crate) fn make_room(&mut self, pages: usize) -> Result<()> {
+        let more = pages.div_ceil(self.flash.space.pages_per_block() as usize);
+        let needed = self.reserve_blocks() + more;
+        if self.is_collecting || self.flash.space.free_blocks() >= needed {
+            return Ok(());
+        }
+        self.is_collecting = true;
+        let done = self.collect_until(needed);
+        self.is_collecting = false;
+        done
+    }
+
+    fn collect_until(&mut self, needed: usize) -> Result<()> {
+        let mut in_vain = 0;
+        let mut collected = 0;
+        while self.flash.space.free_blocks() < needed {
+            let releasable = self.flash.space.releasable();
+            let must_release = self.flash.space.free_blocks() <= self.low_blocks()
+                || releasable >= self.batch_blocks();
+            if releasable > 0 && must_release {
+                self.checkpoint()?;
+                continue;
+            }
+            let victim = self.victim(collected);
+            let Some(victim) = victim.filter(|_| in_vain < 4) else {
+                if releasable > 0 {
+                    self.checkpoint()?;
+                    continue;
+                }
+                return Err(Error::Full);
+            };
+            let before = self.flash.space.live_pages();
+            self.collect(victim)?;
+            collected += 1;
+            let block = self.flash.space.block(victim);
+            if block.is_some_and(|block| block.live > 0) {
+                return Err(Error::Damaged {
+                    page: self.flash.space.first_page(victim),
+                    what: "pages of its block are needed and cannot be found",
+                });
+            }
+            let gained = self.flash.space.releasable() > releasable
+                && self.flash.space.live_pages() <= before + 1;
+            in_vain = if gained { 0 } else { in_vain + 1 };
+            if self.flash.space.free_blocks() <= 4 {
+                self.checkpoint()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The block to collect: that with the fewest live pages; the least worn one now and then, when
+    /// the chip is worn unevenly. None if that would gain nothing.
+    fn victim(&self, collected: u32) -> Option<BlockNo> {
+        let space = &self.flash.space;
+        let closed =
+            || space.numbered().filter(|(_, block)| block.state == State::Closed && block.live > 0);
+        let (least, greatest) = space.wear();
+        if greatest - least > WEAR_SPREAD_MAX && collected == 0 {
+            let coldest = closed().map(|(number, _)| (space.erases(number), number)).min();
+            let worn = coldest.filter(|(erases, _)| greatest - erases > WEAR_SPREAD_MAX);
+            if let Some((_, number)) = worn {
+                return Some(number);
+            }
+        }
+        let (live, number) = closed().map(|(number, block)| (block.live, number)).min()?;
+        (u32::from(live) * 16 < space.pages_per_block() * 15).then_some(number)
+    }
+
+    /// Moves what is live in a block elsewhere.
+    fn collect(&mut self, victim: BlockNo) -> Result<()> {
+        self.stats.collected_blocks += 1;
+        let first = self.flash.space.first_page(victim);
+        for index in 0..self.flash.space.pages_per_block() {
+            if self.flash.space.block(victim).is_none_or(|block| block.live == 0) {
+                return Ok(());
+            }
+            let at = PageNo(first.0 + index);
+            let (read, bytes) = self.flash.read_raw(at)?;
+            let Decoded::Ours(header) = page::decode(&bytes) else { continue };
+            let Some(((key, _), _)) = page::first(page::payload(&bytes)) else { continue };
+            match header.kind {
+                _ if read != Read::Data => {}
+                Kind::Node => self.move_node(victim, at, header.level, key)?,
+                Kind::Fragment => self.move_fragment(at, key, &bytes)?,
+                Kind::Checkpoint | Kind::Log => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a node, and its siblings in the same block, if it is part of the tree.
+    fn move_node(&mut self, victim: BlockNo, at: PageNo, level: u8, key: &[u8]) -> Result<()> {
+        if level > self.table.get(self.root)?.level {
+            return Ok(());
+        }
+        let way = self.descend(key, level)?;
+        let (spot, above) = way.spots.split_last().ok_or(Error::Invariant("a way has a node"))?;
+        if spot.at != at {
+            return Ok(());
+        }
+        let Some(parent) = above.last().filter(|parent| parent.id == spot.id) else {
+            let new = self.copy_node(at, level)?;
+            return self.replace_node(&way.spots, Vec::from([(way.low.clone(), new.0)]));
+        };
+        let mut children = self.children(parent.at)?;
+        for (_, child) in &mut children {
+            if self.flash.space.block_of(PageNo(*child)) == victim {
+                let old = PageNo(*child);
+                *child = self.copy_node(old, level)?.0;
+                self.flash.release(old);
+            }
+        }
+        let nodes = self.pack(parent.level, &children)?;
+        self.replace_node(above, nodes)
+    }
+
+    fn copy_node(&mut self, at: PageNo, level: u8) -> Result<PageNo> {
+        self.stats.moved_nodes += 1;
+        let node = self.flash.read(at, Kind::Node)?;
+        self.flash.write(Kind::Node, level, 0, page::payload(&node))
+    }
+
+    /// Empties the buffer that has the page, or moves the page.
+    fn move_fragment(&mut self, at: PageNo, key: &[u8], bytes: &[u8]) -> Result<()> {
+        let way = self.descend(key, 1)?;
+        let mut owner = None;
+        for spot in &way.spots {
+            let buffer = self.table.buffer(spot.id)?;
+            let has = buffer
+                .is_some_and(|buffer| buffer.fragments.iter().flatten().any(|page| page.at == at));
+            if has {
+                owner = Some((spot.id, buffer.map_or(0, |buffer| buffer.pages())));
+                break;
+            }
+        }
+        if owner.is_none() && planted::is(Bug::DeadFragmentCopied) {
+            let mut buffer = self.table.take(self.root)?;
+            page::entries(page::payload(bytes)).for_each(|entry| buffer.part.insert(entry));
+            return self.table.put_back(self.root, buffer);
+        }
+        let Some((id, pages)) = owner else { return Ok(()) };
+        let in_block = self.flash.space.pages_per_block() as usize;
+        let spare = self.flash.space.free_blocks().saturating_sub(self.low_blocks());
+        if !self.is_emptying && spare * in_block > 3 * pages + in_block && self.empty(id, key)? {
+            self.stats.collected_empties += 1;
+            return Ok(());
+        }
+        self.stats.moved_fragments += 1;
+        let new = self.flash.write(Kind::Fragment, 0, 0, page::payload(bytes))?;
+        let mut buffer = self.table.take(id)?;
+        let pages = buffer.fragments.iter_mut().flat_map(|fragment| fragment.iter_mut());
+        pages.filter(|page| page.at == at).for_each(|page| page.at = new);
+        self.flash.release(at);
+        self.table.put_back(id, buffer)
+    }
+}

@@ -1,0 +1,260 @@
+//! Writing nodes: pages are filled from ordered entries, and take the places of others.
+//!
+//! N1: a node that is written anew is written with its ancestors up to the root of its subtree. N2:
+//! the keys below a child are at least its key in the parent; the first child of a node has all
+//! keys before it too. N3: a node is never empty; a leaf without keys has a removal of a key of its
+//! range.
+
+use alloc::vec::Vec;
+
+use crate::buffer::{Buffer, FragmentPage, Prefix, SubtreeId};
+use crate::chip::{Chip, PageNo};
+use crate::error::{Error, Result};
+use crate::flash::Flash;
+use crate::page::{self, Entry, Kind};
+use crate::planted::{self, Bug};
+use crate::tree::{LaTree, Spot, has_subtrees};
+
+/// A child and the least key below it.
+pub(crate) type Child = (Vec<u8>, u32);
+
+/// Fills pages of one level from ascending entries. A page is full, or it and its neighbour have
+/// about as many bytes.
+pub(crate) struct Builder {
+    level: u8,
+    capacity: usize,
+    /// The bound of the page that comes next, if it is not its first key.
+    low: Option<Vec<u8>>,
+    pending: Vec<u8>,
+    pub out: Vec<Child>,
+}
+
+impl Builder {
+    pub(crate) fn new(level: u8, capacity: usize) -> Self {
+        Self { level, capacity, low: None, pending: Vec::new(), out: Vec::new() }
+    }
+
+    /// Entries of a child with the bound `low` follow.
+    pub(crate) fn begin(&mut self, low: &[u8]) {
+        if self.pending.is_empty() && self.low.is_none() {
+            self.low = Some(low.to_vec());
+        }
+    }
+
+    /// Whether what waits is too little for a page.
+    pub(crate) fn is_small(&self) -> bool {
+        !self.pending.is_empty() && self.pending.len() < self.capacity * 2 / 5
+    }
+
+    pub(crate) fn push<C: Chip>(&mut self, flash: &mut Flash<C>, entry: Entry<'_>) -> Result<()> {
+        let limit = self.capacity + self.capacity / 2;
+        if self.pending.len() + page::entry_bytes(entry) > limit {
+            self.emit(flash, self.capacity * 3 / 4)?;
+        }
+        page::append(&mut self.pending, entry);
+        Ok(())
+    }
+
+    /// Writes all that waits.
+    pub(crate) fn finish<C: Chip>(&mut self, flash: &mut Flash<C>) -> Result<()> {
+        if self.pending.len() > self.capacity {
+            self.emit(flash, self.pending.len() / 2)?;
+        }
+        if !self.pending.is_empty() {
+            self.emit(flash, self.pending.len())?;
+        }
+        self.low = None;
+        Ok(())
+    }
+
+    /// Writes a page of the first entries: as few as have `bytes`.
+    fn emit<C: Chip>(&mut self, flash: &mut Flash<C>, bytes: usize) -> Result<()> {
+        let (mut taken, mut rest) = (0, self.pending.as_slice());
+        let mut first = None;
+        while taken < bytes {
+            let Some((entry, after)) = page::first(rest) else { break };
+            let size = page::entry_bytes(entry);
+            if taken + size > self.capacity {
+                break;
+            }
+            first.get_or_insert(entry.0);
+            (taken, rest) = (taken + size, after);
+        }
+        let first = first.ok_or(Error::Invariant("an entry fits a page"))?.to_vec();
+        let payload = self.pending.get(..taken).unwrap_or(&[]);
+        let at = flash.write(Kind::Node, self.level, 0, payload)?;
+        self.pending.drain(..taken);
+        self.out.push((self.low.take().unwrap_or(first), at.0));
+        Ok(())
+    }
+}
+
+impl<C: Chip> LaTree<C> {
+    /// Writes inner nodes of `level` with these children.
+    pub(crate) fn pack(&mut self, level: u8, children: &[Child]) -> Result<Vec<Child>> {
+        let mut builder = Builder::new(level, self.flash.capacity());
+        for (key, child) in children {
+            builder.push(&mut self.flash, (key, Some(&child.to_le_bytes())))?;
+        }
+        builder.finish(&mut self.flash)?;
+        Ok(builder.out)
+    }
+
+    /// Puts `nodes` in the place of the last spot's node, which is released.
+    pub(crate) fn replace_node(&mut self, spots: &[Spot], nodes: Vec<Child>) -> Result<()> {
+        let (spot, above) =
+            spots.split_last().ok_or(Error::Invariant("a node that is replaced has a spot"))?;
+        self.flash.release(spot.at);
+        match above.last() {
+            Some(parent) if parent.id == spot.id => self.replace_child(above, nodes),
+            _ => self.set_roots(above, spot.id, spot.level, nodes),
+        }
+    }
+
+    /// Puts `nodes` in the place of the child that the last spot leads to.
+    pub(crate) fn replace_child(&mut self, spots: &[Spot], mut nodes: Vec<Child>) -> Result<()> {
+        let parent = spots.last().ok_or(Error::Invariant("a child has a parent"))?;
+        let mut children = self.children(parent.at)?;
+        let old = children
+            .get_mut(parent.index)
+            .ok_or(Error::Damaged { page: parent.at, what: "a child is missing" })?;
+        if let Some(first) = nodes.first_mut() {
+            first.0 = core::mem::take(&mut old.0);
+        }
+        children.splice(parent.index..=parent.index, nodes);
+        let nodes = self.pack(parent.level, &children)?;
+        self.replace_node(spots, nodes)
+    }
+
+    /// Makes `nodes` the roots of a subtree and of those that it is split into.
+    fn set_roots(
+        &mut self,
+        above: &[Spot],
+        id: SubtreeId,
+        level: u8,
+        nodes: Vec<Child>,
+    ) -> Result<()> {
+        match nodes.as_slice() {
+            [] => self.set_empty(above, id, level),
+            [(_, root)] => self.table.set_root(id, PageNo(*root), level),
+            _ if id == self.root => self.grow(level, nodes),
+            _ => {
+                let list = self.split_subtree(id, level, nodes)?;
+                self.replace_child(above, list)
+            }
+        }
+    }
+
+    /// A subtree has lost its last leaf: it gets one without keys.
+    fn set_empty(&mut self, above: &[Spot], id: SubtreeId, level: u8) -> Result<()> {
+        let low = match above.last() {
+            Some(parent) => self.children(parent.at)?.into_iter().nth(parent.index),
+            None => None,
+        };
+        let low = low.map_or_else(Vec::new, |(key, _)| key);
+        let top = if id == self.root { 1 } else { level };
+        let mut builder = Builder::new(1, self.flash.capacity());
+        builder.push(&mut self.flash, (&low, None))?;
+        builder.finish(&mut self.flash)?;
+        self.stats.leaves += 1;
+        let mut nodes = builder.out;
+        for level in 2..=top {
+            nodes = self.pack(level, &nodes)?;
+        }
+        let root = nodes.first().ok_or(Error::Invariant("a page was written"))?.1;
+        self.vanished.push((id, low));
+        self.table.set_root(id, PageNo(root), top)
+    }
+
+    /// Makes each node a subtree; the first keeps the id. The buffer is divided among them.
+    fn split_subtree(&mut self, id: SubtreeId, level: u8, nodes: Vec<Child>) -> Result<Vec<Child>> {
+        let mut list = Vec::new();
+        for (at, (key, root)) in nodes.into_iter().enumerate().rev() {
+            if at == 0 {
+                self.table.set_root(id, PageNo(root), level)?;
+                list.push((key, id.0));
+                continue;
+            }
+            let new = self.table.add(PageNo(root), level);
+            self.divide_buffer(id, &key, new)?;
+            list.push((key, new.0));
+        }
+        list.reverse();
+        Ok(list)
+    }
+
+    /// The root of the tree has become several nodes.
+    fn grow(&mut self, level: u8, nodes: Vec<Child>) -> Result<()> {
+        let id = self.root;
+        let is_new = has_subtrees(level + 1, self.k());
+        let children = if is_new { self.split_subtree(id, level, nodes)? } else { nodes };
+        let tops = self.pack(level + 1, &children)?;
+        let first = PageNo(tops.first().ok_or(Error::Invariant("a page was written"))?.1);
+        if is_new {
+            self.root = self.table.add(first, level + 1);
+        }
+        self.set_roots(&[], self.root, level + 1, tops)
+    }
+
+    /// Moves the operations of a buffer from `key` on to that of a new subtree. Pages of fragments
+    /// are moved by their descriptors; the one that `key` divides is written as two.
+    fn divide_buffer(&mut self, id: SubtreeId, key: &[u8], to: SubtreeId) -> Result<()> {
+        if planted::is(Bug::SplitKeepsBuffer) {
+            return Ok(());
+        }
+        let mut left = self.table.take(id)?;
+        let mut right = Buffer { adapt: left.adapt, ..Buffer::default() };
+        right.part = left.part.split_off(left.part.position(key));
+        let fragments = core::mem::take(&mut left.fragments);
+        for fragment in fragments {
+            let (low, high) = self.divide_fragment(&fragment, key)?;
+            left.fragments.extend((!low.is_empty()).then(|| low.into()));
+            right.fragments.extend((!high.is_empty()).then(|| high.into()));
+        }
+        self.table.put_back(id, left)?;
+        self.table.put_back(to, right.into())
+    }
+
+    fn divide_fragment(
+        &mut self,
+        fragment: &[FragmentPage],
+        key: &[u8],
+    ) -> Result<(Vec<FragmentPage>, Vec<FragmentPage>)> {
+        let prefix = Prefix::of(key);
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        for (at, page) in fragment.iter().enumerate() {
+            let is_before = fragment.get(at + 1).is_some_and(|next| next.prefix < prefix);
+            if is_before {
+                left.push(*page);
+                continue;
+            }
+            if page.prefix > prefix {
+                right.push(*page);
+                continue;
+            }
+            let bytes = self.flash.read(page.at, Kind::Fragment)?;
+            let entries: Vec<_> = page::entries(page::payload(&bytes)).collect();
+            let middle = entries.partition_point(|entry| entry.0 < key);
+            if middle == 0 {
+                right.push(*page);
+            } else if middle == entries.len() {
+                left.push(*page);
+            } else {
+                let (low, high) = entries.split_at(middle);
+                left.push(self.write_fragment_page(low)?);
+                right.push(self.write_fragment_page(high)?);
+                self.flash.release(page.at);
+            }
+        }
+        Ok((left, right))
+    }
+
+    /// Programs a page of operations.
+    pub(crate) fn write_fragment_page(&mut self, entries: &[Entry<'_>]) -> Result<FragmentPage> {
+        let mut payload = Vec::new();
+        entries.iter().for_each(|entry| page::append(&mut payload, *entry));
+        let first = entries.first().ok_or(Error::Invariant("a page has operations"))?;
+        let at = self.flash.write(Kind::Fragment, 0, 0, &payload)?;
+        Ok(FragmentPage { at, prefix: Prefix::of(first.0) })
+    }
+}

@@ -1,0 +1,355 @@
+//! Creating a tree, and recovering it from what is on the chip.
+//!
+//! A recovery reads the first page of every block, all checkpoint and log pages, and the inner
+//! nodes of the tree. It ends with a new checkpoint in a new block: no block that was open at a
+//! power cut is programmed again. A cut in a recovery leaves the same state to the next.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::buffer::{Buffer, Fragment, FragmentPage, Prefix, SubtreeId};
+use crate::chip::{BlockNo, Chip, PageNo, Read};
+use crate::error::{Error, Result};
+use crate::flash::Flash;
+use crate::options::{Options, Plan};
+use crate::page::{self, Decoded, Header, Kind};
+use crate::planted::{self, Bug};
+use crate::space::State;
+use crate::stats::Stats;
+use crate::table::Table;
+use crate::tree::{LaTree, Log, has_subtrees};
+
+impl<C: Chip> LaTree<C> {
+    fn new(chip: C, options: Options) -> Result<Self> {
+        let plan = Plan::new(&chip, &options)?;
+        let mut tree = Self {
+            flash: Flash::new(chip),
+            table: Table::default(),
+            root: SubtreeId(0),
+            last_root: SubtreeId(0),
+            options,
+            plan,
+            log: Log::default(),
+            due: VecDeque::new(),
+            pool_max: 0,
+            is_collecting: false,
+            is_emptying: false,
+            is_poisoned: false,
+            vanished: Vec::new(),
+            stats: Stats::default(),
+            mix: (0, 0),
+        };
+        tree.divide_memory();
+        Ok(tree)
+    }
+
+    /// Creates an empty tree on a chip, whatever it holds. Erase counts of earlier trees are kept.
+    ///
+    /// # Errors
+    /// [`Error::Options`] and [`Error::Memory`] for what does not fit the chip, errors of the chip.
+    pub fn create(chip: C, options: Options) -> Result<Self> {
+        let mut tree = Self::new(chip, options)?;
+        let survey = tree.survey()?;
+        tree.log.number = survey.greatest;
+        let mut blocks: Vec<_> = tree.flash.space.numbered().map(|(at, _)| at).collect();
+        blocks.retain(|at| {
+            tree.flash.space.block(*at).is_some_and(|block| block.state != State::Retired)
+        });
+        for block in blocks {
+            tree.flash.space.set_state(block, State::Free);
+        }
+        let at = tree.flash.write(Kind::Node, 1, 0, &[0, 0, 0xFF, 0xFF])?;
+        tree.root = tree.table.add(at, 1);
+        tree.stats.leaves = 1;
+        tree.checkpoint()?;
+        Ok(tree)
+    }
+
+    /// Opens the tree of a chip, as of the last [`LaTree::sync`] or later. Options other than
+    /// `subtree_levels` may differ from those before.
+    ///
+    /// # Errors
+    /// [`Error::Blank`], [`Error::Foreign`], [`Error::Newer`], [`Error::Unfinished`],
+    /// [`Error::Geometry`]; [`Error::Damaged`]; [`Error::Memory`]; errors of the chip.
+    pub fn open(chip: C, options: Options) -> Result<Self> {
+        let mut tree = Self::new(chip, options)?;
+        let survey = tree.survey()?;
+        tree.log.number = survey.greatest;
+        let (number, pages) = survey.newest().ok_or(survey.refusal())?;
+        tree.restore(&pages)?;
+        tree.count_live()?;
+        let log = if planted::is(Bug::LogIgnored) { Vec::new() } else { survey.log_of(number) };
+        tree.flash.space.forget_held();
+        // What the checkpoint and its log need is not free before the next checkpoint.
+        for page in pages.iter().chain(&log) {
+            let block = tree.flash.space.block_of(*page);
+            tree.flash.space.add_live(*page);
+            tree.flash.space.set_state(block, State::ClosedMeta);
+            tree.log.pages.push(*page);
+        }
+        tree.divide_memory();
+        tree.is_collecting = true;
+        for page in log {
+            tree.replay(page)?;
+        }
+        tree.checkpoint()?;
+        tree.is_collecting = false;
+        Ok(tree)
+    }
+
+    fn replay(&mut self, at: PageNo) -> Result<()> {
+        let (_, bytes) = self.flash.read_raw(at)?;
+        page::require(&bytes, at, Kind::Log)?;
+        for entry in page::entries(page::payload(&bytes).get(4..).unwrap_or(&[])) {
+            self.insert_at_top(entry)?;
+        }
+        self.flush_excess()
+    }
+
+    /// Reads the first page of every block, and all pages of checkpoints and logs.
+    fn survey(&mut self) -> Result<Survey> {
+        let mut survey = Survey::default();
+        let mut erases = Vec::new();
+        for block in (0..self.flash.chip.blocks()).map(BlockNo) {
+            let first = self.flash.space.first_page(block);
+            let (read, bytes) = self.flash.read_raw(first)?;
+            survey.note(read, &bytes, first);
+            self.flash.space.set_state(block, State::Closed);
+            let Decoded::Ours(header) = page::decode(&bytes) else { continue };
+            erases.push(header.erases);
+            self.flash.space.set_erases(block, header.erases);
+            if matches!(header.kind, Kind::Checkpoint | Kind::Log) {
+                for index in 1..self.flash.space.pages_per_block() {
+                    let at = PageNo(first.0 + index);
+                    let (read, bytes) = self.flash.read_raw(at)?;
+                    survey.note(read, &bytes, at);
+                }
+            } else {
+                self.last_seq(block, &mut survey)?;
+            }
+        }
+        self.flash.next_seq = survey.seq + 1;
+        Ok(survey)
+    }
+
+    /// Finds the last page of a block that was programmed, by bisection: pages are programmed in
+    /// order. One that is torn may hide those after it, whose numbers matter to nobody then.
+    fn last_seq(&mut self, block: BlockNo, survey: &mut Survey) -> Result<()> {
+        let first = self.flash.space.first_page(block);
+        let (mut low, mut high) = (0, self.flash.space.pages_per_block());
+        while high - low > 1 {
+            let middle = u32::midpoint(low, high);
+            let (read, bytes) = self.flash.read_raw(PageNo(first.0 + middle))?;
+            match (read, page::decode(&bytes)) {
+                (Read::Data, Decoded::Ours(header)) => {
+                    survey.seq = survey.seq.max(header.seq);
+                    low = middle;
+                }
+                _ => high = middle,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a checkpoint.
+    fn restore(&mut self, pages: &[PageNo]) -> Result<()> {
+        let mut reader = Reader { flash: &mut self.flash, pages, at: 0, piece: Vec::new() };
+        let found = [reader.number()?, reader.number()?, reader.number()?];
+        let levels = reader.byte()?;
+        let chip = [
+            reader.flash.page_bytes as u32,
+            reader.flash.space.pages_per_block(),
+            reader.flash.chip.blocks(),
+        ];
+        if found != chip || levels != self.options.subtree_levels {
+            return Err(Error::Geometry(format!(
+                "the tree was created for pages of {} bytes, {} in a block, {} blocks, {levels} \
+                 levels in a subtree; the chip and the options have {}, {}, {} and {}: use those",
+                found[0],
+                found[1],
+                found[2],
+                chip[0],
+                chip[1],
+                chip[2],
+                self.options.subtree_levels
+            )));
+        }
+        self.root = SubtreeId(reader.number()?);
+        self.last_root = self.root;
+        for _ in 0..reader.number()? {
+            let block = BlockNo(reader.number()?);
+            reader.flash.space.set_state(block, State::Retired);
+        }
+        for id in 0..reader.number()? {
+            let level = reader.byte()?;
+            if level == 0 {
+                self.table.restore(None);
+                continue;
+            }
+            let root = PageNo(reader.number()?);
+            self.table.restore(Some((root, level)));
+            let buffer = reader.buffer()?;
+            self.table.put_back(SubtreeId(id), buffer.into())?;
+        }
+        self.table.get(self.root).map(drop)
+    }
+
+    /// Counts the pages of the tree, from its inner nodes and its buffers.
+    fn count_live(&mut self) -> Result<()> {
+        let mut stack = Vec::new();
+        for (_, subtree) in self.table.iter() {
+            stack.push((subtree.root, subtree.level));
+            for page in subtree.buffer.iter().flat_map(|buffer| buffer.fragments.iter().flatten()) {
+                self.flash.space.add_live(page.at);
+            }
+        }
+        while let Some((at, level)) = stack.pop() {
+            self.flash.space.add_live(at);
+            if level == 1 {
+                self.stats.leaves += 1;
+                continue;
+            }
+            let node = self.flash.read(at, Kind::Node)?;
+            if page::require(&node, at, Kind::Node)?.level != level {
+                return Err(Error::Damaged { page: at, what: "it is a node of another level" });
+            }
+            if has_subtrees(level, self.k()) {
+                continue;
+            }
+            for (_, value) in page::entries(page::payload(&node)) {
+                stack.push((PageNo(page::child(value)), level - 1));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the pages of a chip say.
+#[derive(Default)]
+struct Survey {
+    /// Checkpoints by number: pages by index, and the index of the last.
+    checkpoints: BTreeMap<u32, (BTreeMap<u32, PageNo>, Option<u32>)>,
+    logs: BTreeMap<(u32, u32), PageNo>,
+    greatest: u32,
+    seq: u64,
+    newer: Option<u8>,
+    is_ours: bool,
+    is_foreign: bool,
+}
+
+impl Survey {
+    fn note(&mut self, read: Read, bytes: &[u8], at: PageNo) {
+        if read == Read::Erased {
+            return;
+        }
+        match (read, page::decode(bytes)) {
+            (Read::Data, Decoded::Ours(header)) => self.note_ours(&header, bytes, at),
+            (Read::Data, Decoded::Newer(version)) => self.newer = Some(version),
+            _ => self.is_foreign = true,
+        }
+    }
+
+    fn note_ours(&mut self, header: &Header, bytes: &[u8], at: PageNo) {
+        self.is_ours = true;
+        self.seq = self.seq.max(header.seq);
+        let payload = page::payload(bytes);
+        let Some(index) = page::u32_at(payload, 0) else { return };
+        match header.kind {
+            Kind::Checkpoint => {
+                self.greatest = self.greatest.max(header.owner);
+                let (pages, last) = self.checkpoints.entry(header.owner).or_default();
+                pages.insert(index, at);
+                if payload.get(4) == Some(&1) {
+                    *last = Some(index);
+                }
+            }
+            Kind::Log => {
+                self.greatest = self.greatest.max(header.owner);
+                self.logs.insert((header.owner, index), at);
+            }
+            Kind::Node | Kind::Fragment => {}
+        }
+    }
+
+    /// The pages of the newest checkpoint that is complete.
+    fn newest(&self) -> Option<(u32, Vec<PageNo>)> {
+        let complete = |(number, (pages, last)): (&u32, &(BTreeMap<u32, PageNo>, Option<u32>))| {
+            let is_complete = last.is_some_and(|last| pages.len() as u64 == u64::from(last) + 1);
+            is_complete.then(|| (*number, pages.values().copied().collect()))
+        };
+        self.checkpoints.iter().rev().find_map(complete)
+    }
+
+    /// The log of a checkpoint, as far as it is complete.
+    fn log_of(&self, number: u32) -> Vec<PageNo> {
+        (0..).map_while(|index| self.logs.get(&(number, index)).copied()).collect()
+    }
+
+    /// Why there is no checkpoint.
+    fn refusal(&self) -> Error {
+        match self.newer {
+            Some(version) => Error::Newer { version },
+            None if self.is_ours => Error::Unfinished,
+            None if self.is_foreign => Error::Foreign,
+            None => Error::Blank,
+        }
+    }
+}
+
+/// The stream of a checkpoint.
+struct Reader<'a, C> {
+    flash: &'a mut Flash<C>,
+    pages: &'a [PageNo],
+    at: usize,
+    piece: Vec<u8>,
+}
+
+impl<C: Chip> Reader<'_, C> {
+    fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
+        while self.piece.len() < count {
+            let at = self.pages.get(self.at).copied();
+            let page = at.ok_or(Error::Damaged {
+                page: self.pages.last().copied().unwrap_or(PageNo(0)),
+                what: "its checkpoint ends early",
+            })?;
+            self.at += 1;
+            let (_, bytes) = self.flash.read_raw(page)?;
+            page::require(&bytes, page, Kind::Checkpoint)?;
+            self.piece.extend_from_slice(page::payload(&bytes).get(5..).unwrap_or(&[]));
+        }
+        Ok(self.piece.drain(..count).collect())
+    }
+
+    fn number(&mut self) -> Result<u32> {
+        Ok(page::u32_at(&self.bytes(4)?, 0).unwrap_or(0))
+    }
+
+    fn byte(&mut self) -> Result<u8> {
+        Ok(self.bytes(1)?.first().copied().unwrap_or(0))
+    }
+
+    fn buffer(&mut self) -> Result<Buffer> {
+        let mut buffer = Buffer::default();
+        let fragments = page::u16_at(&self.bytes(2)?, 0).unwrap_or(0);
+        for _ in 0..fragments {
+            let mut pages = Vec::new();
+            for _ in 0..self.number()? {
+                let at = PageNo(self.number()?);
+                let prefix = self.bytes(8)?.try_into().unwrap_or([0; 8]);
+                pages.push(FragmentPage { at, prefix: Prefix(prefix) });
+            }
+            buffer.fragments.push(Fragment::from(pages));
+        }
+        for _ in 0..self.number()? {
+            let head = self.bytes(page::ENTRY_BYTES)?;
+            let size = page::body_bytes(&head);
+            let mut bytes = head;
+            bytes.extend(self.bytes(size)?);
+            if let Some((entry, _)) = page::first(&bytes) {
+                buffer.part.insert(entry);
+            }
+        }
+        Ok(buffer)
+    }
+}
