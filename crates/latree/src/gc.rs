@@ -8,6 +8,7 @@
 
 use alloc::vec::Vec;
 
+use crate::buffer::SubtreeId;
 use crate::chip::{BlockNo, Chip, PageNo, Read};
 use crate::error::{Error, Result};
 use crate::page::{self, Decoded, Kind};
@@ -65,7 +66,6 @@ impl<C: Chip> LaTree<C> {
     }
 
     fn collect_until(&mut self, needed: usize) -> Result<()> {
-        let mut in_vain = 0;
         let mut collected = 0;
         while self.flash.space.free_blocks() < needed {
             let releasable = self.flash.space.releasable();
@@ -76,14 +76,14 @@ impl<C: Chip> LaTree<C> {
                 continue;
             }
             let victim = self.victim(collected);
-            let Some(victim) = victim.filter(|_| in_vain < 4) else {
+            // What moves costs more than it gains when this is reached.
+            let Some(victim) = victim.filter(|_| collected < self.flash.chip.blocks()) else {
                 if releasable > 0 {
                     self.checkpoint()?;
                     continue;
                 }
                 return Err(Error::Full);
             };
-            let before = self.flash.space.live_pages();
             self.collect(victim)?;
             collected += 1;
             let block = self.flash.space.block(victim);
@@ -93,9 +93,6 @@ impl<C: Chip> LaTree<C> {
                     what: "pages of its block are needed and cannot be found",
                 });
             }
-            let gained = self.flash.space.releasable() > releasable
-                && self.flash.space.live_pages() <= before + 1;
-            in_vain = if gained { 0 } else { in_vain + 1 };
             if self.flash.space.free_blocks() <= 4 {
                 self.checkpoint()?;
             }
@@ -177,29 +174,22 @@ impl<C: Chip> LaTree<C> {
 
     /// Empties the buffer that has the page, or moves the page.
     fn move_fragment(&mut self, at: PageNo, key: &[u8], bytes: &[u8]) -> Result<()> {
-        let way = self.descend(key, 1)?;
-        let mut owner = None;
-        for spot in &way.spots {
-            let buffer = self.table.buffer(spot.id)?;
-            let has = buffer
-                .is_some_and(|buffer| buffer.fragments.iter().flatten().any(|page| page.at == at));
-            if has {
-                owner = Some((spot.id, buffer.map_or(0, |buffer| buffer.pages())));
-                break;
+        let Some((id, pages)) = self.owner(at, key)? else {
+            if planted::is(Bug::DeadFragmentCopied) {
+                let mut buffer = self.table.take(self.root)?;
+                page::entries(page::payload(bytes)).for_each(|entry| buffer.part.insert(entry));
+                self.table.put_back(self.root, buffer)?;
             }
-        }
-        if owner.is_none() && planted::is(Bug::DeadFragmentCopied) {
-            let mut buffer = self.table.take(self.root)?;
-            page::entries(page::payload(bytes)).for_each(|entry| buffer.part.insert(entry));
-            return self.table.put_back(self.root, buffer);
-        }
-        let Some((id, pages)) = owner else { return Ok(()) };
+            return Ok(());
+        };
         let in_block = self.flash.space.pages_per_block() as usize;
         let spare = self.flash.space.free_blocks().saturating_sub(self.low_blocks());
         if !self.is_emptying && spare * in_block > 3 * pages + in_block && self.empty(id, key)? {
             self.stats.collected_empties += 1;
             return Ok(());
         }
+        // An emptying that ended early may have divided the buffer.
+        let Some((id, _)) = self.owner(at, key)? else { return Ok(()) };
         self.stats.moved_fragments += 1;
         let new = self.flash.write(Kind::Fragment, 0, 0, page::payload(bytes))?;
         let mut buffer = self.table.take(id)?;
@@ -207,5 +197,16 @@ impl<C: Chip> LaTree<C> {
         pages.filter(|page| page.at == at).for_each(|page| page.at = new);
         self.flash.release(at);
         self.table.put_back(id, buffer)
+    }
+
+    /// The buffer that has a page whose first key is `key`, and the number of its pages.
+    fn owner(&mut self, at: PageNo, key: &[u8]) -> Result<Option<(SubtreeId, usize)>> {
+        for spot in self.descend(key, 1)?.spots {
+            let Some(buffer) = self.table.buffer(spot.id)? else { continue };
+            if buffer.fragments.iter().flatten().any(|page| page.at == at) {
+                return Ok(Some((spot.id, buffer.pages())));
+            }
+        }
+        Ok(None)
     }
 }

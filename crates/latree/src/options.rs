@@ -100,12 +100,15 @@ impl Plan {
         let batch = (memory / 32).clamp(page, 8 * page);
         let fragments_max = (memory / 8 / page).clamp(4, 32);
         // The log's page, a page that is programmed, two of a builder, and a batch.
-        let fixed = Space::heap_bytes(blocks) + 5 * page + 2 * batch + 1024;
+        let fixed = |batch: usize| Space::heap_bytes(blocks) + 5 * page + 2 * batch + 1024;
         let least = POOL_PAGES_MIN * page + CACHE_PAGES_MIN * (page + CACHED_BYTES);
-        if memory < fixed + 2 * least {
-            return Err(Error::Memory { needed_bytes: fixed + 2 * least, given_bytes: memory });
-        }
-        let shared = memory - fixed;
+        let Some(shared) = memory.checked_sub(fixed(batch)).filter(|shared| *shared >= 2 * least)
+        else {
+            // A batch is at most a sixteenth of the memory, and a page at least.
+            let needed = fixed(page) + 2 * least;
+            let needed_bytes = needed.max(needed + (needed / 15).saturating_sub(2 * page));
+            return Err(Error::Memory { needed_bytes, given_bytes: memory });
+        };
         let log_pages_max = (shared / page).max(8) as u32;
         Ok(Self { shared, batch, fragments_max, log_pages_max, page_bytes: page })
     }

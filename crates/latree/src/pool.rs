@@ -16,7 +16,7 @@ impl<C: Chip> LaTree<C> {
     /// [`Error::Full`]: the operation is not done.
     pub(crate) fn admit(&mut self, is_put: bool) -> Result<()> {
         // Removals and the moves of an emptying need room when puts have none.
-        let parts = if is_put { 12 } else { 14 };
+        let parts = if is_put { 11 } else { 14 };
         if self.used_sixteenths() > parts {
             self.relieve()?;
             if self.used_sixteenths() > parts {
@@ -33,7 +33,7 @@ impl<C: Chip> LaTree<C> {
         let reserve = self.reserve_blocks() as u64 * u64::from(space.pages_per_block());
         let capacity = space.usable_pages().saturating_sub(reserve).max(1);
         let pool = self.table.pool_bytes().div_ceil(self.flash.capacity()) as u64;
-        (space.live_pages() + 2 * pool) * 16 / capacity
+        (space.live_pages() + pool) * 16 / capacity
     }
 
     /// Empties the largest buffer of a chip that is nearly full.
@@ -122,12 +122,14 @@ impl<C: Chip> LaTree<C> {
     }
 
     /// Empties the buffers that are due, and others while all together are too large: half as many
-    /// pages as leaves, and a quarter of the memory. Without room they wait.
+    /// pages as leaves (a sixteenth on a chip that is nearly full), and a quarter of the memory.
+    /// Without room they wait.
     fn empty_due(&mut self) -> Result<()> {
+        let divisor = if self.used_sixteenths() >= 10 { 16 } else { 2 };
         for _ in 0..64 {
             let id = if let Some(id) = self.due.pop_front() {
                 id
-            } else if self.table.pages() as u64 > (self.stats.leaves / 2).max(16)
+            } else if self.table.pages() as u64 > (self.stats.leaves / divisor).max(16)
                 || self.table.descriptor_bytes() > self.plan.descriptors_max()
             {
                 let pages = |tree: &Self, id| {

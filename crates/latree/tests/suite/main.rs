@@ -1,8 +1,12 @@
 //! The tree against a map: histories, power cuts, planted bugs, bad input, memory.
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
 mod adapt;
+mod bad_input;
 mod common;
+mod cuts;
+mod failing;
 
 mod history;
 mod model;
+mod planted;

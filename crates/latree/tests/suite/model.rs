@@ -2,7 +2,7 @@
 
 use esker_flash::Nand;
 use esker_harness::random::Random;
-use esker_latree::{Buffering, Options, Scan};
+use esker_latree::{Buffering, Options, Scan, Stats};
 
 use crate::common::{Flash, Tree, large_pages, options, small_pages};
 use crate::history::{Model, Shape, apply, apply_to_model, compare, step};
@@ -14,7 +14,7 @@ pub fn history(
     shape: &Shape,
     seed: u64,
     steps: usize,
-) -> Result<Tree, String> {
+) -> Result<(Stats, Tree), String> {
     let random = Random::new(seed);
     let mut tree = Tree::create(chip, options.clone()).map_err(|error| error.to_string())?;
     let mut model = Model::new();
@@ -29,9 +29,10 @@ pub fn history(
     }
     compare(&mut tree, &model).map_err(|what| format!("seed {seed}, at its end: {what}"))?;
     tree.sync().map_err(|error| error.to_string())?;
+    let stats = tree.stats();
     let mut again = Tree::open(tree.into_chip(), options).map_err(|error| error.to_string())?;
     compare(&mut again, &model).map_err(|what| format!("seed {seed}, opened again: {what}"))?;
-    Ok(again)
+    Ok((stats, again))
 }
 
 fn erases_a_block(chip: &Flash) -> f64 {
@@ -72,9 +73,12 @@ fn collection_is_reached_many_times_over() {
         let shape = Shape { keys: 4000, value_bytes: 24, lookups, removals: 33 };
         let options = options(24 << 10, 2, Scan::Sorted, Buffering::Adaptive);
         let steps = 70_000 * 100 / (100 - lookups as usize).max(20);
-        let tree = history(small_pages(64), options, &shape, 77, steps).unwrap();
+        let (stats, tree) = history(small_pages(30), options, &shape, 77, steps).unwrap();
         let erases = erases_a_block(tree.chip());
-        let (least, greatest) = (tree.stats().erases_least, tree.stats().erases_greatest);
+        eprintln!("{lookups} % lookups: {stats:?}");
+        let (least, greatest) = (stats.erases_least, stats.erases_greatest);
+        assert!(stats.collected_blocks > 20, "{stats:?}");
+        assert!(stats.moved_fragments + stats.collected_empties > 0, "{stats:?}");
         assert!(erases > 3.0, "{erases} erases a block at {lookups} % lookups");
         assert!(greatest - least <= 40, "{least} to {greatest} erases at {lookups} % lookups");
     }
@@ -85,8 +89,8 @@ fn a_history_repeats_from_its_seed() {
     let shape = Shape { keys: 2500, value_bytes: 24, lookups: 30, removals: 33 };
     let options = options(24 << 10, 2, Scan::Sorted, Buffering::Adaptive);
     let run = || {
-        let tree = history(small_pages(96), options.clone(), &shape, 5, 6000).unwrap();
-        (tree.stats(), *tree.chip().0.counters())
+        let (stats, tree) = history(small_pages(96), options.clone(), &shape, 5, 6000).unwrap();
+        (stats, *tree.chip().0.counters())
     };
     assert_eq!(run(), run());
 }
