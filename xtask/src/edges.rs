@@ -82,7 +82,7 @@ pub const ARROWS: &[Arrow] = &[
         // Both optional: the core needs neither.
         may_use: &["esker-flash", "esker-device"],
         // Itself with its planted bugs.
-        tests_may_use: &["esker-latree", "esker-harness"],
+        tests_may_use: &["esker-latree", "esker-harness", "esker-device"],
     },
     Arrow {
         package: "esker-cli",

@@ -28,6 +28,8 @@ pub mod buffer;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod count;
+#[cfg(any(test, feature = "testing"))]
+pub mod counting_allocator;
 pub mod delay;
 pub mod error;
 pub mod file;

@@ -11,11 +11,11 @@
 
 use alloc::vec::Vec;
 
-use crate::buffer::SubtreeId;
+use crate::buffer::{Buffer, SubtreeId};
 use crate::chip::{Chip, PageNo};
 use crate::error::{Error, Result};
 use crate::gather::Window;
-use crate::nodes::Builder;
+use crate::nodes::{Builder, Children};
 use crate::page::{self, Entry, Kind};
 use crate::part::Part;
 use crate::planted::{self, Bug};
@@ -27,7 +27,7 @@ impl<C: Chip> LaTree<C> {
     /// # Errors
     /// [`Error::Full`] when room for a step cannot be made; the buffer is kept.
     pub(crate) fn empty(&mut self, id: SubtreeId, key: &[u8]) -> Result<bool> {
-        let is_there = self.table.slots().get(id.0 as usize).is_some_and(Option::is_some);
+        let is_there = self.table.has(id);
         if self.is_emptying || !is_there || self.table.buffer(id)?.is_none() {
             return Ok(false);
         }
@@ -55,7 +55,11 @@ impl<C: Chip> LaTree<C> {
             let id = way.last()?.id;
             let high = nearer(way.high, range.high.as_deref());
             let (ops, rest) = self.gather(id, Window { low: low.clone(), high: high.clone() })?;
-            if !self.apply(level, &ops)? {
+            if let Some(reached) = self.apply(level, &ops)? {
+                let is_first = ops.get(0).is_some_and(|first| first.0 == reached);
+                if !is_first || low != range.low {
+                    self.discard(level, &Window { low: range.low, high: Some(reached) })?;
+                }
                 return Ok(false);
             }
             match (rest, high) {
@@ -70,32 +74,60 @@ impl<C: Chip> LaTree<C> {
         Ok(true)
     }
 
-    /// Forgets the buffers of the subtrees of `level` in a range of keys.
+    /// Forgets the operations of the subtrees of `level` in a range of keys. All of them: an older
+    /// one that stayed would hide what was moved.
     fn discard(&mut self, level: u8, range: &Window) -> Result<()> {
         let mut low = range.low.clone();
         loop {
             let way = self.descend(&low, level)?;
-            let buffer = self.table.take(way.last()?.id)?;
-            for page in buffer.fragments.iter().flatten() {
-                self.flash.release(page.at);
-            }
-            match way.high {
-                Some(high) if range.high.as_ref().is_none_or(|end| high < *end) => low = high,
-                _ => return Ok(()),
+            let id = way.last()?.id;
+            let mut buffer = self.table.take(id)?;
+            let end = range.high.as_deref();
+            match (way.high, end) {
+                (None, Some(end)) => {
+                    self.discard_before(&mut buffer, end)?;
+                    return self.table.put_back(id, buffer);
+                }
+                (Some(high), Some(end)) if high.as_slice() > end => {
+                    self.discard_before(&mut buffer, end)?;
+                    return self.table.put_back(id, buffer);
+                }
+                (high, _) => {
+                    for page in buffer.fragments.iter().flatten() {
+                        self.flash.release(page.at);
+                    }
+                    match high {
+                        Some(high) if end.is_none_or(|end| high.as_slice() < end) => low = high,
+                        _ => return Ok(()),
+                    }
+                }
             }
         }
     }
 
+    /// Forgets the operations of a buffer before `end`.
+    fn discard_before(&mut self, buffer: &mut Buffer, end: &[u8]) -> Result<()> {
+        buffer.part.remove_first(buffer.part.position(end));
+        for fragment in core::mem::take(&mut buffer.fragments) {
+            let (before, rest) = self.divide_fragment(&fragment, end, false)?;
+            before.iter().for_each(|page| self.flash.release(page.at));
+            buffer.fragments.extend((!rest.is_empty()).then(|| rest.into()));
+        }
+        Ok(())
+    }
+
     /// Moves operations of a buffer of `level` down, one node above leaves or subtrees at a time.
-    /// Answers whether there was room.
-    fn apply(&mut self, level: u8, ops: &Part) -> Result<bool> {
+    /// Answers the first key that was not moved, when room on the chip or in memory ended.
+    fn apply(&mut self, level: u8, ops: &Part) -> Result<Option<Vec<u8>>> {
         let floor = bottom(level, self.k());
         let mut at = 0;
         while at < ops.len() {
-            if !self.has_room_for_step()? {
-                return Ok(false);
-            }
             let Some((key, _)) = ops.get(at) else { break };
+            let is_crowded =
+                floor > 1 && self.table.descriptor_bytes() > self.plan.descriptors_max() / 4 * 5;
+            if is_crowded || !self.has_room_for_step()? {
+                return Ok(Some(key.to_vec()));
+            }
             let target = if floor > 1 { floor - 1 } else { level.min(2) };
             let way = self.descend(key, target)?;
             let end = way.high.as_deref().map_or(ops.len(), |high| ops.position(high));
@@ -109,28 +141,26 @@ impl<C: Chip> LaTree<C> {
             }
             at = end;
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Adds operations to the buffer of a subtree below.
     fn hand_down(&mut self, id: SubtreeId, ops: &Part, from: usize, to: usize) -> Result<()> {
-        let group = ops.compacted(from, to);
-        if planted::is(Bug::FragmentOlderThanPool) && group.live_bytes() >= self.flash.capacity() {
+        let group = || (from..to).filter_map(|at| ops.get(at));
+        let is_group_large = group().map(page::entry_bytes).sum::<usize>() >= self.flash.capacity();
+        if is_group_large && planted::is(Bug::FragmentOlderThanPool) {
             let mut buffer = self.table.take(id)?;
-            let old = core::mem::replace(&mut buffer.part, group);
-            self.table.put_back(id, buffer)?;
-            self.flush_part(id, false)?;
-            let mut buffer = self.table.take(id)?;
+            let old = core::mem::replace(&mut buffer.part, ops.compacted(from, to));
+            self.write_part(&mut buffer, false)?;
             buffer.part = old;
             return self.table.put_back(id, buffer);
         }
         let mut buffer = self.table.take(id)?;
-        group.iter().for_each(|entry| buffer.part.insert(entry));
-        let is_large = buffer.part.live_bytes() >= self.flash.capacity();
+        group().for_each(|entry| buffer.part.insert(entry));
         self.table.put_back(id, buffer)?;
         // A group of a page or more is written at once: in the pool it would displace others. It
         // is written together with older operations in memory, which keeps O2.
-        if is_large && group.live_bytes() >= self.flash.capacity() {
+        if is_group_large {
             self.flush_part(id, true)?;
         }
         self.flush_excess()
@@ -145,18 +175,20 @@ impl<C: Chip> LaTree<C> {
             self.merge_leaf(&mut builder, spot.at, ops, from..to)?;
             builder.finish(&mut self.flash)?;
             self.count_leaves(1, &builder);
-            return self.replace_node(&way.spots, builder.out);
+            return self.replace_node(&way.spots, &builder.out);
         }
-        let children = self.children(spot.at)?;
+        let node = self.flash.read(spot.at, Kind::Node)?;
+        let mut children = page::entries(page::payload(&node)).peekable();
         let (mut at, mut replaced, mut kept) = (from, 0, 0);
-        for (index, (key, leaf)) in children.iter().enumerate() {
-            let end = match children.get(index + 1) {
+        while let Some((key, value)) = children.next() {
+            let leaf = page::child(value);
+            let end = match children.peek() {
                 Some((next, _)) => ops.position(next).clamp(at, to),
                 None => to,
             };
             if end == at && !builder.is_small() {
                 builder.finish(&mut self.flash)?;
-                builder.out.push((key.clone(), *leaf));
+                builder.out.push(key, leaf);
                 kept += 1;
                 continue;
             }
@@ -164,15 +196,16 @@ impl<C: Chip> LaTree<C> {
                 builder.finish(&mut self.flash)?;
             }
             builder.begin(key);
-            self.merge_leaf(&mut builder, PageNo(*leaf), ops, at..end)?;
-            self.flash.release(PageNo(*leaf));
+            self.merge_leaf(&mut builder, PageNo(leaf), ops, at..end)?;
+            self.flash.release(PageNo(leaf));
             replaced += 1;
             at = end;
         }
         builder.finish(&mut self.flash)?;
         self.count_leaves(replaced + kept, &builder);
         let nodes = self.pack(2, &builder.out)?;
-        self.replace_node(&way.spots, nodes)
+        drop(builder);
+        self.replace_node(&way.spots, &nodes)
     }
 
     fn count_leaves(&mut self, before: u64, builder: &Builder) {
@@ -229,7 +262,7 @@ impl<C: Chip> LaTree<C> {
     /// Removes subtrees without keys from their parents.
     fn unlink_vanished(&mut self) -> Result<()> {
         for (id, key) in core::mem::take(&mut self.vanished) {
-            let is_there = self.table.slots().get(id.0 as usize).is_some_and(Option::is_some);
+            let is_there = self.table.has(id);
             if is_there && id != self.root && self.table.buffer(id)?.is_none() {
                 self.unlink(id, &key)?;
             }
@@ -256,7 +289,8 @@ impl<C: Chip> LaTree<C> {
         let Some(parent) = above.last() else { return Ok(()) };
         let mut has_siblings = false;
         for spot in above.iter().filter(|spot| spot.id == parent.id) {
-            has_siblings |= self.children(spot.at)?.len() > 1;
+            let node = self.flash.read(spot.at, Kind::Node)?;
+            has_siblings |= page::entries(page::payload(&node)).nth(1).is_some();
         }
         if !is_only || !has_siblings || !self.has_room_for_step()? {
             return Ok(());
@@ -264,7 +298,7 @@ impl<C: Chip> LaTree<C> {
         own.iter().for_each(|spot| self.flash.release(spot.at));
         self.stats.leaves = self.stats.leaves.saturating_sub(1);
         self.table.remove(id);
-        self.replace_child(above, Vec::new())
+        self.replace_child(above, &Children::default())
     }
 
     /// Removes roots of the tree that have one child.
@@ -275,12 +309,14 @@ impl<C: Chip> LaTree<C> {
             if level == 1 {
                 return Ok(());
             }
-            let children = self.children(at)?;
-            let [(_, child)] = children.as_slice() else { return Ok(()) };
+            let node = self.flash.read(at, Kind::Node)?;
+            let mut children = page::entries(page::payload(&node)).map(|entry| entry.1);
+            let (Some(child), None) = (children.next(), children.next()) else { return Ok(()) };
+            let child = page::child(child);
             if !has_subtrees(level, self.k()) {
-                self.table.set_root(id, PageNo(*child), level - 1)?;
+                self.table.set_root(id, PageNo(child), level - 1)?;
             } else if self.table.buffer(id)?.is_none() {
-                self.root = SubtreeId(*child);
+                self.root = SubtreeId(child);
                 self.table.remove(id);
             } else {
                 return Ok(());

@@ -60,7 +60,7 @@ impl Batch {
     }
 
     /// Adds entries of one source, which ascend. Answers how many bytes of them are in the window.
-    fn add<'a>(&mut self, entries: impl DoubleEndedIterator<Item = Entry<'a>>) -> usize {
+    fn add<'a>(&mut self, entries: impl Iterator<Item = Entry<'a>>) -> usize {
         let mut added = 0;
         for entry in entries.filter(|entry| self.window.has(entry.0)) {
             added += page::entry_bytes(entry);
@@ -83,8 +83,7 @@ impl Batch {
     /// Adds the leaf's entries, all of them.
     pub(crate) fn add_leaf<C: Chip>(&mut self, flash: &mut Flash<C>, leaf: PageNo) -> Result<()> {
         let node = flash.read(leaf, Kind::Node)?;
-        let entries: Vec<_> = page::entries(page::payload(&node)).collect();
-        self.add(entries.into_iter());
+        self.add(page::entries(page::payload(&node)));
         Ok(())
     }
 
@@ -127,11 +126,11 @@ impl Batch {
             };
             let Some(page) = pages.get(place) else { return Ok(()) };
             let bytes = flash.read(page.at, Kind::Fragment)?;
-            let entries: Vec<_> = page::entries(page::payload(&bytes)).collect();
-            added += self.add(entries.iter().copied());
+            let mut entries = page::entries(page::payload(&bytes));
+            added += self.add(page::entries(page::payload(&bytes)));
             let last = match self.direction {
                 Direction::Forward => entries.last(),
-                Direction::Backward => entries.first(),
+                Direction::Backward => entries.next(),
             };
             let Some((key, _)) = last else { continue };
             let is_past = match self.direction {
@@ -156,12 +155,12 @@ impl Batch {
             Direction::Forward => {
                 let mut next = end;
                 next.push(0);
-                let ops = self.ops.compacted(0, self.ops.position(&next));
-                (ops, Some(Window { low: next, high: self.window.high }))
+                self.ops.keep(0, self.ops.position(&next));
+                (self.ops, Some(Window { low: next, high: self.window.high }))
             }
             Direction::Backward => {
-                let ops = self.ops.split_off(self.ops.position(&end));
-                (ops, Some(Window { low: self.window.low, high: Some(end) }))
+                self.ops.keep(self.ops.position(&end), self.ops.len());
+                (self.ops, Some(Window { low: self.window.low, high: Some(end) }))
             }
         }
     }

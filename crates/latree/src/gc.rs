@@ -6,11 +6,10 @@
 //! A buffer with a page in the block is emptied, which frees all its pages; where there is too
 //! little room for that, or an emptying is under way, the page is moved.
 
-use alloc::vec::Vec;
-
 use crate::buffer::SubtreeId;
 use crate::chip::{BlockNo, Chip, PageNo, Read};
 use crate::error::{Error, Result};
+use crate::nodes::Children;
 use crate::page::{self, Decoded, Kind};
 use crate::planted::{self, Bug};
 use crate::space::State;
@@ -151,19 +150,23 @@ impl<C: Chip> LaTree<C> {
             return Ok(());
         }
         let Some(parent) = above.last().filter(|parent| parent.id == spot.id) else {
-            let new = self.copy_node(at, level)?;
-            return self.replace_node(&way.spots, Vec::from([(way.low.clone(), new.0)]));
+            let mut nodes = Children::default();
+            nodes.push(&way.low, self.copy_node(at, level)?.0);
+            return self.replace_node(&way.spots, &nodes);
         };
-        let mut children = self.children(parent.at)?;
-        for (_, child) in &mut children {
-            if self.flash.space.block_of(PageNo(*child)) == victim {
-                let old = PageNo(*child);
-                *child = self.copy_node(old, level)?.0;
+        let node = self.flash.read(parent.at, Kind::Node)?;
+        let mut children = Children::default();
+        for (key, value) in page::entries(page::payload(&node)) {
+            let mut child = page::child(value);
+            if self.flash.space.block_of(PageNo(child)) == victim {
+                let old = PageNo(child);
+                child = self.copy_node(old, level)?.0;
                 self.flash.release(old);
             }
+            children.push(key, child);
         }
         let nodes = self.pack(parent.level, &children)?;
-        self.replace_node(above, nodes)
+        self.replace_node(above, &nodes)
     }
 
     fn copy_node(&mut self, at: PageNo, level: u8) -> Result<PageNo> {

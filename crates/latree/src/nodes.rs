@@ -15,8 +15,33 @@ use crate::page::{self, Entry, Kind};
 use crate::planted::{self, Bug};
 use crate::tree::{LaTree, Spot, has_subtrees};
 
-/// A child and the least key below it.
-pub(crate) type Child = (Vec<u8>, u32);
+/// Children and the least keys below them, as the entries of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Children {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Children {
+    pub(crate) fn push(&mut self, key: &[u8], child: u32) {
+        page::append(&mut self.bytes, (key, Some(&child.to_le_bytes())));
+        self.count += 1;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        page::entries(&self.bytes).map(|(key, value)| (key, page::child(value)))
+    }
+
+    /// The first child.
+    fn first(&self) -> Result<PageNo> {
+        let first = self.iter().next().ok_or(Error::Invariant("a page was written"))?;
+        Ok(PageNo(first.1))
+    }
+}
 
 /// Fills pages of one level from ascending entries. A page is full, or it and its neighbour have
 /// about as many bytes.
@@ -26,12 +51,12 @@ pub(crate) struct Builder {
     /// The bound of the page that comes next, if it is not its first key.
     low: Option<Vec<u8>>,
     pending: Vec<u8>,
-    pub out: Vec<Child>,
+    pub out: Children,
 }
 
 impl Builder {
     pub(crate) fn new(level: u8, capacity: usize) -> Self {
-        Self { level, capacity, low: None, pending: Vec::new(), out: Vec::new() }
+        Self { level, capacity, low: None, pending: Vec::new(), out: Children::default() }
     }
 
     /// Entries of a child with the bound `low` follow.
@@ -84,16 +109,17 @@ impl Builder {
         let payload = self.pending.get(..taken).unwrap_or(&[]);
         let at = flash.write(Kind::Node, self.level, 0, payload)?;
         self.pending.drain(..taken);
-        self.out.push((self.low.take().unwrap_or(first), at.0));
+        let low = self.low.take();
+        self.out.push(low.as_deref().unwrap_or(&first), at.0);
         Ok(())
     }
 }
 
 impl<C: Chip> LaTree<C> {
     /// Writes inner nodes of `level` with these children.
-    pub(crate) fn pack(&mut self, level: u8, children: &[Child]) -> Result<Vec<Child>> {
+    pub(crate) fn pack(&mut self, level: u8, children: &Children) -> Result<Children> {
         let mut builder = Builder::new(level, self.flash.capacity());
-        for (key, child) in children {
+        for (key, child) in children.iter() {
             builder.push(&mut self.flash, (key, Some(&child.to_le_bytes())))?;
         }
         builder.finish(&mut self.flash)?;
@@ -101,7 +127,7 @@ impl<C: Chip> LaTree<C> {
     }
 
     /// Puts `nodes` in the place of the last spot's node, which is released.
-    pub(crate) fn replace_node(&mut self, spots: &[Spot], nodes: Vec<Child>) -> Result<()> {
+    pub(crate) fn replace_node(&mut self, spots: &[Spot], nodes: &Children) -> Result<()> {
         let (spot, above) =
             spots.split_last().ok_or(Error::Invariant("a node that is replaced has a spot"))?;
         self.flash.release(spot.at);
@@ -112,18 +138,22 @@ impl<C: Chip> LaTree<C> {
     }
 
     /// Puts `nodes` in the place of the child that the last spot leads to.
-    pub(crate) fn replace_child(&mut self, spots: &[Spot], mut nodes: Vec<Child>) -> Result<()> {
+    pub(crate) fn replace_child(&mut self, spots: &[Spot], nodes: &Children) -> Result<()> {
         let parent = spots.last().ok_or(Error::Invariant("a child has a parent"))?;
-        let mut children = self.children(parent.at)?;
-        let old = children
-            .get_mut(parent.index)
-            .ok_or(Error::Damaged { page: parent.at, what: "a child is missing" })?;
-        if let Some(first) = nodes.first_mut() {
-            first.0 = core::mem::take(&mut old.0);
+        let old = self.flash.read(parent.at, Kind::Node)?;
+        let mut children = Children::default();
+        for (index, (key, value)) in page::entries(page::payload(&old)).enumerate() {
+            if index != parent.index {
+                children.push(key, page::child(value));
+                continue;
+            }
+            for (at, (own, child)) in nodes.iter().enumerate() {
+                children.push(if at == 0 { key } else { own }, child);
+            }
         }
-        children.splice(parent.index..=parent.index, nodes);
         let nodes = self.pack(parent.level, &children)?;
-        self.replace_node(spots, nodes)
+        drop(children);
+        self.replace_node(spots, &nodes)
     }
 
     /// Makes `nodes` the roots of a subtree and of those that it is split into.
@@ -132,26 +162,27 @@ impl<C: Chip> LaTree<C> {
         above: &[Spot],
         id: SubtreeId,
         level: u8,
-        nodes: Vec<Child>,
+        nodes: &Children,
     ) -> Result<()> {
-        match nodes.as_slice() {
-            [] => self.set_empty(above, id, level),
-            [(_, root)] => self.table.set_root(id, PageNo(*root), level),
+        match nodes.len() {
+            0 => self.set_empty(above, id, level),
+            1 => self.table.set_root(id, nodes.first()?, level),
             _ if id == self.root => self.grow(level, nodes),
             _ => {
                 let list = self.split_subtree(id, level, nodes)?;
-                self.replace_child(above, list)
+                self.replace_child(above, &list)
             }
         }
     }
 
     /// A subtree has lost its last leaf: it gets one without keys.
     fn set_empty(&mut self, above: &[Spot], id: SubtreeId, level: u8) -> Result<()> {
-        let low = match above.last() {
-            Some(parent) => self.children(parent.at)?.into_iter().nth(parent.index),
-            None => None,
-        };
-        let low = low.map_or_else(Vec::new, |(key, _)| key);
+        let mut low = Vec::new();
+        if let Some(parent) = above.last() {
+            let node = self.flash.read(parent.at, Kind::Node)?;
+            let entry = page::entries(page::payload(&node)).nth(parent.index);
+            low.extend_from_slice(entry.map_or(&[], |entry| entry.0));
+        }
         let top = if id == self.root { 1 } else { level };
         let mut builder = Builder::new(1, self.flash.capacity());
         builder.push(&mut self.flash, (&low, None))?;
@@ -161,39 +192,41 @@ impl<C: Chip> LaTree<C> {
         for level in 2..=top {
             nodes = self.pack(level, &nodes)?;
         }
-        let root = nodes.first().ok_or(Error::Invariant("a page was written"))?.1;
         self.vanished.push((id, low));
-        self.table.set_root(id, PageNo(root), top)
+        self.table.set_root(id, nodes.first()?, top)
     }
 
     /// Makes each node a subtree; the first keeps the id. The buffer is divided among them.
-    fn split_subtree(&mut self, id: SubtreeId, level: u8, nodes: Vec<Child>) -> Result<Vec<Child>> {
-        let mut list = Vec::new();
-        for (at, (key, root)) in nodes.into_iter().enumerate().rev() {
+    fn split_subtree(&mut self, id: SubtreeId, level: u8, nodes: &Children) -> Result<Children> {
+        let mut list = Children::default();
+        let mut last = id;
+        for (at, (key, root)) in nodes.iter().enumerate() {
             if at == 0 {
                 self.table.set_root(id, PageNo(root), level)?;
-                list.push((key, id.0));
-                continue;
+            } else {
+                let new = self.table.add(PageNo(root), level);
+                self.divide_buffer(last, key, new)?;
+                last = new;
             }
-            let new = self.table.add(PageNo(root), level);
-            self.divide_buffer(id, &key, new)?;
-            list.push((key, new.0));
+            list.push(key, last.0);
         }
-        list.reverse();
         Ok(list)
     }
 
     /// The root of the tree has become several nodes.
-    fn grow(&mut self, level: u8, nodes: Vec<Child>) -> Result<()> {
+    fn grow(&mut self, level: u8, nodes: &Children) -> Result<()> {
         let id = self.root;
         let is_new = has_subtrees(level + 1, self.k());
-        let children = if is_new { self.split_subtree(id, level, nodes)? } else { nodes };
-        let tops = self.pack(level + 1, &children)?;
-        let first = PageNo(tops.first().ok_or(Error::Invariant("a page was written"))?.1);
+        let tops = if is_new {
+            let children = self.split_subtree(id, level, nodes)?;
+            self.pack(level + 1, &children)?
+        } else {
+            self.pack(level + 1, nodes)?
+        };
         if is_new {
-            self.root = self.table.add(first, level + 1);
+            self.root = self.table.add(tops.first()?, level + 1);
         }
-        self.set_roots(&[], self.root, level + 1, tops)
+        self.set_roots(&[], self.root, level + 1, &tops)
     }
 
     /// Moves the operations of a buffer from `key` on to that of a new subtree. Pages of fragments
@@ -203,11 +236,15 @@ impl<C: Chip> LaTree<C> {
             return Ok(());
         }
         let mut left = self.table.take(id)?;
+        if left.part.live_bytes() > self.plan.batch {
+            // A large part is not copied in memory. The reserve has room for a whole pool.
+            self.write_part(&mut left, false)?;
+        }
         let mut right = Buffer { adapt: left.adapt, ..Buffer::default() };
         right.part = left.part.split_off(left.part.position(key));
         let fragments = core::mem::take(&mut left.fragments);
         for fragment in fragments {
-            let (low, high) = self.divide_fragment(&fragment, key)?;
+            let (low, high) = self.divide_fragment(&fragment, key, true)?;
             left.fragments.extend((!low.is_empty()).then(|| low.into()));
             right.fragments.extend((!high.is_empty()).then(|| high.into()));
         }
@@ -215,10 +252,13 @@ impl<C: Chip> LaTree<C> {
         self.table.put_back(to, right.into())
     }
 
-    fn divide_fragment(
+    /// The pages of a fragment before `key` and from it on. The one that it divides is written
+    /// again, its first half only if `keeps_first`.
+    pub(crate) fn divide_fragment(
         &mut self,
         fragment: &[FragmentPage],
         key: &[u8],
+        keeps_first: bool,
     ) -> Result<(Vec<FragmentPage>, Vec<FragmentPage>)> {
         let prefix = Prefix::of(key);
         let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -233,15 +273,17 @@ impl<C: Chip> LaTree<C> {
                 continue;
             }
             let bytes = self.flash.read(page.at, Kind::Fragment)?;
-            let entries: Vec<_> = page::entries(page::payload(&bytes)).collect();
-            let middle = entries.partition_point(|entry| entry.0 < key);
-            if middle == 0 {
+            let payload = page::payload(&bytes);
+            let before = page::entries(payload).take_while(|entry| entry.0 < key);
+            let (low, high) = payload.split_at(before.map(page::entry_bytes).sum());
+            if low.is_empty() {
                 right.push(*page);
-            } else if middle == entries.len() {
+            } else if high.is_empty() {
                 left.push(*page);
             } else {
-                let (low, high) = entries.split_at(middle);
-                left.push(self.write_fragment_page(low)?);
+                if keeps_first {
+                    left.push(self.write_fragment_page(low)?);
+                }
                 right.push(self.write_fragment_page(high)?);
                 self.flash.release(page.at);
             }
@@ -250,11 +292,10 @@ impl<C: Chip> LaTree<C> {
     }
 
     /// Programs a page of operations.
-    pub(crate) fn write_fragment_page(&mut self, entries: &[Entry<'_>]) -> Result<FragmentPage> {
-        let mut payload = Vec::new();
-        entries.iter().for_each(|entry| page::append(&mut payload, *entry));
-        let first = entries.first().ok_or(Error::Invariant("a page has operations"))?;
-        let at = self.flash.write(Kind::Fragment, 0, 0, &payload)?;
-        Ok(FragmentPage { at, prefix: Prefix::of(first.0) })
+    pub(crate) fn write_fragment_page(&mut self, payload: &[u8]) -> Result<FragmentPage> {
+        let ((key, _), _) =
+            page::first(payload).ok_or(Error::Invariant("a page has operations"))?;
+        let at = self.flash.write(Kind::Fragment, 0, 0, payload)?;
+        Ok(FragmentPage { at, prefix: Prefix::of(key) })
     }
 }

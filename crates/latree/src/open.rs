@@ -76,10 +76,17 @@ impl<C: Chip> LaTree<C> {
         let mut tree = Self::new(chip, options)?;
         let survey = tree.survey()?;
         tree.log.number = survey.greatest;
-        let (number, pages) = survey.newest().ok_or(survey.refusal())?;
+        let (number, count) = survey.newest().ok_or(survey.refusal())?;
+        let (pages, mut log) = tree.find(&survey.meta, number, count)?;
+        drop(survey);
+        if planted::is(Bug::LogIgnored) {
+            log.clear();
+        }
+        // The cache has room when it is known what the table takes.
+        tree.flash.set_cache(0);
         tree.restore(&pages)?;
+        tree.divide_memory();
         tree.count_live()?;
-        let log = if planted::is(Bug::LogIgnored) { Vec::new() } else { survey.log_of(number) };
         tree.flash.space.forget_held();
         // What the checkpoint and its log need is not free before the next checkpoint.
         for page in pages.iter().chain(&log) {
@@ -88,7 +95,6 @@ impl<C: Chip> LaTree<C> {
             tree.flash.space.set_state(block, State::ClosedMeta);
             tree.log.pages.push(*page);
         }
-        tree.divide_memory();
         tree.is_collecting = true;
         for page in log {
             tree.replay(page)?;
@@ -110,20 +116,19 @@ impl<C: Chip> LaTree<C> {
     /// Reads the first page of every block, and all pages of checkpoints and logs.
     fn survey(&mut self) -> Result<Survey> {
         let mut survey = Survey::default();
-        let mut erases = Vec::new();
         for block in (0..self.flash.chip.blocks()).map(BlockNo) {
             let first = self.flash.space.first_page(block);
             let (read, bytes) = self.flash.read_raw(first)?;
-            survey.note(read, &bytes, first);
+            survey.note(read, &bytes);
             self.flash.space.set_state(block, State::Closed);
             let Decoded::Ours(header) = page::decode(&bytes) else { continue };
-            erases.push(header.erases);
             self.flash.space.set_erases(block, header.erases);
             if matches!(header.kind, Kind::Checkpoint | Kind::Log) {
+                survey.meta.push(block);
                 for index in 1..self.flash.space.pages_per_block() {
                     let at = PageNo(first.0 + index);
                     let (read, bytes) = self.flash.read_raw(at)?;
-                    survey.note(read, &bytes, at);
+                    survey.note(read, &bytes);
                 }
             } else {
                 self.last_seq(block, &mut survey)?;
@@ -131,6 +136,43 @@ impl<C: Chip> LaTree<C> {
         }
         self.flash.next_seq = survey.seq + 1;
         Ok(survey)
+    }
+
+    /// The pages of a checkpoint, and of its log as far as it is complete, in these blocks.
+    fn find(
+        &mut self,
+        blocks: &[BlockNo],
+        number: u32,
+        count: u32,
+    ) -> Result<(Vec<PageNo>, Vec<PageNo>)> {
+        let (mut pages, mut log) = (BTreeMap::new(), BTreeMap::new());
+        for block in blocks {
+            let first = self.flash.space.first_page(*block);
+            for at in (0..self.flash.space.pages_per_block()).map(|index| PageNo(first.0 + index)) {
+                let (read, bytes) = self.flash.read_raw(at)?;
+                let (Read::Data, Decoded::Ours(header)) = (read, page::decode(&bytes)) else {
+                    continue;
+                };
+                let index = page::u32_at(page::payload(&bytes), 0).unwrap_or(u32::MAX);
+                match header.kind {
+                    Kind::Checkpoint if header.owner == number => drop(pages.insert(index, at)),
+                    Kind::Log if header.owner == number => drop(log.insert(index, at)),
+                    _ => {}
+                }
+            }
+        }
+        let in_order = |pages: BTreeMap<u32, PageNo>| -> Vec<PageNo> {
+            let successive = (0..).zip(pages).take_while(|(at, (index, _))| at == index);
+            successive.map(|(_, (_, page))| page).collect()
+        };
+        let (pages, log) = (in_order(pages), in_order(log));
+        if pages.len() as u64 != u64::from(count) {
+            return Err(Error::Damaged {
+                page: pages.last().copied().unwrap_or(PageNo(0)),
+                what: "its checkpoint has pages twice",
+            });
+        }
+        Ok((pages, log))
     }
 
     /// Finds the last page of a block that was programmed, by bisection: pages are programmed in
@@ -197,12 +239,20 @@ impl<C: Chip> LaTree<C> {
 
     /// Counts the pages of the tree, from its inner nodes and its buffers.
     fn count_live(&mut self) -> Result<()> {
-        let mut stack = Vec::new();
-        for (_, subtree) in self.table.iter() {
-            stack.push((subtree.root, subtree.level));
-            for page in subtree.buffer.iter().flat_map(|buffer| buffer.fragments.iter().flatten()) {
-                self.flash.space.add_live(page.at);
+        let slots = self.table.slots().len() as u32;
+        for id in (0..slots).map(SubtreeId) {
+            if self.table.has(id) {
+                self.count_subtree(id)?;
             }
+        }
+        Ok(())
+    }
+
+    fn count_subtree(&mut self, id: SubtreeId) -> Result<()> {
+        let subtree = self.table.get(id)?;
+        let mut stack = Vec::from([(subtree.root, subtree.level)]);
+        for page in subtree.buffer.iter().flat_map(|buffer| buffer.fragments.iter().flatten()) {
+            self.flash.space.add_live(page.at);
         }
         while let Some((at, level)) = stack.pop() {
             self.flash.space.add_live(at);
@@ -228,9 +278,10 @@ impl<C: Chip> LaTree<C> {
 /// What the pages of a chip say.
 #[derive(Default)]
 struct Survey {
-    /// Checkpoints by number: pages by index, and the index of the last.
-    checkpoints: BTreeMap<u32, (BTreeMap<u32, PageNo>, Option<u32>)>,
-    logs: BTreeMap<(u32, u32), PageNo>,
+    /// Blocks of checkpoints and logs.
+    meta: Vec<BlockNo>,
+    /// Checkpoints by number: how many pages were found, and the index of the last.
+    checkpoints: BTreeMap<u32, (u32, Option<u32>)>,
     greatest: u32,
     seq: u64,
     newer: Option<u8>,
@@ -239,51 +290,40 @@ struct Survey {
 }
 
 impl Survey {
-    fn note(&mut self, read: Read, bytes: &[u8], at: PageNo) {
+    fn note(&mut self, read: Read, bytes: &[u8]) {
         if read == Read::Erased {
             return;
         }
         match (read, page::decode(bytes)) {
-            (Read::Data, Decoded::Ours(header)) => self.note_ours(&header, bytes, at),
+            (Read::Data, Decoded::Ours(header)) => self.note_ours(&header, bytes),
             (Read::Data, Decoded::Newer(version)) => self.newer = Some(version),
             _ => self.is_foreign = true,
         }
     }
 
-    fn note_ours(&mut self, header: &Header, bytes: &[u8], at: PageNo) {
+    fn note_ours(&mut self, header: &Header, bytes: &[u8]) {
         self.is_ours = true;
         self.seq = self.seq.max(header.seq);
-        let payload = page::payload(bytes);
-        let Some(index) = page::u32_at(payload, 0) else { return };
-        match header.kind {
-            Kind::Checkpoint => {
-                self.greatest = self.greatest.max(header.owner);
-                let (pages, last) = self.checkpoints.entry(header.owner).or_default();
-                pages.insert(index, at);
-                if payload.get(4) == Some(&1) {
-                    *last = Some(index);
-                }
+        if matches!(header.kind, Kind::Checkpoint | Kind::Log) {
+            self.greatest = self.greatest.max(header.owner);
+        }
+        if header.kind == Kind::Checkpoint {
+            let payload = page::payload(bytes);
+            let (count, last) = self.checkpoints.entry(header.owner).or_default();
+            *count += 1;
+            if payload.get(4) == Some(&1) {
+                *last = page::u32_at(payload, 0);
             }
-            Kind::Log => {
-                self.greatest = self.greatest.max(header.owner);
-                self.logs.insert((header.owner, index), at);
-            }
-            Kind::Node | Kind::Fragment => {}
         }
     }
 
-    /// The pages of the newest checkpoint that is complete.
-    fn newest(&self) -> Option<(u32, Vec<PageNo>)> {
-        let complete = |(number, (pages, last)): (&u32, &(BTreeMap<u32, PageNo>, Option<u32>))| {
-            let is_complete = last.is_some_and(|last| pages.len() as u64 == u64::from(last) + 1);
-            is_complete.then(|| (*number, pages.values().copied().collect()))
+    /// The number of the newest checkpoint that is complete, and of its pages.
+    fn newest(&self) -> Option<(u32, u32)> {
+        let complete = |(number, (count, last)): (&u32, &(u32, Option<u32>))| {
+            last.is_some_and(|last| last.checked_add(1) == Some(*count))
+                .then_some((*number, *count))
         };
         self.checkpoints.iter().rev().find_map(complete)
-    }
-
-    /// The log of a checkpoint, as far as it is complete.
-    fn log_of(&self, number: u32) -> Vec<PageNo> {
-        (0..).map_while(|index| self.logs.get(&(number, index)).copied()).collect()
     }
 
     /// Why there is no checkpoint.

@@ -98,7 +98,7 @@ impl Plan {
         }
         let memory = options.memory_bytes;
         let batch = (memory / 32).clamp(page, 8 * page);
-        let fragments_max = (memory / 8 / page).clamp(4, 32);
+        let fragments_max = (memory / 16 / page).clamp(4, 32);
         // The log's page, a page that is programmed, two of a builder, and a batch.
         let fixed = |batch: usize| Space::heap_bytes(blocks) + 5 * page + 2 * batch + 1024;
         let least = POOL_PAGES_MIN * page + CACHE_PAGES_MIN * (page + CACHED_BYTES);
@@ -122,7 +122,7 @@ impl Plan {
         (pool, pages.max(CACHE_PAGES_MIN))
     }
 
-    /// The most memory that descriptors of pages in buffers take.
+    /// The most memory that descriptors of buffers and of their pages take.
     pub(crate) fn descriptors_max(&self) -> usize {
         self.shared / 4
     }

@@ -148,6 +148,15 @@ pub(crate) fn append(to: &mut alloc::vec::Vec<u8>, (key, value): Entry<'_>) {
     to.extend_from_slice(value.unwrap_or(&[]));
 }
 
+/// Writes an entry over bytes of its size.
+pub(crate) fn write(bytes: &mut [u8], entry: Entry<'_>) {
+    let length = |bytes: &[u8]| u16::try_from(bytes.len()).unwrap_or(REMOVED - 1);
+    put(bytes, 0, &length(entry.0).to_le_bytes());
+    put(bytes, 2, &entry.1.map_or(REMOVED, length).to_le_bytes());
+    put(bytes, ENTRY_BYTES, entry.0);
+    put(bytes, ENTRY_BYTES + entry.0.len(), entry.1.unwrap_or(&[]));
+}
+
 /// The entry at the beginning of `bytes`, and what follows; none at the end or where it is cut.
 pub(crate) fn first(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
     let (key_length, value_length) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);

@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-use crate::buffer::{Fragment, SubtreeId};
+use crate::buffer::{Buffer, Fragment, SubtreeId};
 use crate::chip::Chip;
 use crate::error::{Error, Result};
 use crate::options::{Buffering, pool_parts};
 use crate::page::{self, Kind};
-use crate::tree::LaTree;
+use crate::tree::{LaTree, bottom};
 
 impl<C: Chip> LaTree<C> {
     /// Makes room in memory and on the chip for an operation.
@@ -47,6 +47,11 @@ impl<C: Chip> LaTree<C> {
     fn load(&self, id: SubtreeId) -> usize {
         let buffer = self.table.buffer(id).ok().flatten();
         buffer.map_or(0, |buffer| buffer.pages() * self.flash.page_bytes + buffer.part.live_bytes())
+    }
+
+    fn load_above_leaves(&self, id: SubtreeId) -> usize {
+        let level = self.table.get(id).map_or(u8::MAX, |subtree| subtree.level);
+        if bottom(level, self.k()) == 1 { self.load(id) } else { 0 }
     }
 
     /// The buffer for which `size` is greatest and not 0.
@@ -89,28 +94,7 @@ impl<C: Chip> LaTree<C> {
         let pages = part.live_bytes() / self.flash.capacity() * 4 / 3 + 2;
         self.make_room(pages)?;
         let mut buffer = self.table.take(id)?;
-        let mut fragment = Vec::new();
-        let mut done = 0;
-        while done < buffer.part.len() {
-            let (mut end, mut bytes) = (done, 0);
-            while let Some(entry) = buffer.part.get(end) {
-                bytes += page::entry_bytes(entry);
-                if bytes > self.flash.capacity() {
-                    break;
-                }
-                end += 1;
-            }
-            if only_whole && end == buffer.part.len() && !fragment.is_empty() {
-                break;
-            }
-            let entries: Vec<_> = (done..end).filter_map(|at| buffer.part.get(at)).collect();
-            fragment.push(self.write_fragment_page(&entries)?);
-            done = end;
-        }
-        buffer.part = buffer.part.compacted(done, buffer.part.len());
-        if !fragment.is_empty() {
-            buffer.fragments.push(Fragment::from(fragment));
-        }
+        self.write_part(&mut buffer, only_whole)?;
         let is_due = buffer.fragments.len() > self.plan.fragments_max
             || matches!(self.options.buffering, Buffering::Fixed(bytes)
                 if buffer.pages() * self.flash.page_bytes >= bytes);
@@ -121,25 +105,50 @@ impl<C: Chip> LaTree<C> {
         Ok(())
     }
 
+    /// See [`LaTree::flush_part`]; room was made.
+    pub(crate) fn write_part(&mut self, buffer: &mut Buffer, only_whole: bool) -> Result<()> {
+        let mut fragment = Vec::new();
+        let (mut done, mut payload) = (0, Vec::new());
+        payload.reserve_exact(self.flash.capacity());
+        while done < buffer.part.len() {
+            let mut end = done;
+            payload.clear();
+            while let Some(entry) = buffer.part.get(end) {
+                if payload.len() + page::entry_bytes(entry) > self.flash.capacity() {
+                    break;
+                }
+                page::append(&mut payload, entry);
+                end += 1;
+            }
+            if only_whole && end == buffer.part.len() && !fragment.is_empty() {
+                break;
+            }
+            fragment.push(self.write_fragment_page(&payload)?);
+            done = end;
+        }
+        buffer.part.remove_first(done);
+        if !fragment.is_empty() {
+            buffer.fragments.push(Fragment::from(fragment));
+        }
+        Ok(())
+    }
+
     /// Empties the buffers that are due, and others while all together are too large: half as many
     /// pages as leaves (a sixteenth on a chip that is nearly full), and a quarter of the memory.
     /// Without room they wait.
     fn empty_due(&mut self) -> Result<()> {
         let divisor = if self.used_sixteenths() >= 10 { 16 } else { 2 };
         for _ in 0..64 {
-            let id = if let Some(id) = self.due.pop_front() {
-                id
-            } else if self.table.pages() as u64 > (self.stats.leaves / divisor).max(16)
-                || self.table.descriptor_bytes() > self.plan.descriptors_max()
-            {
-                let pages = |tree: &Self, id| {
-                    tree.table.buffer(id).ok().flatten().map_or(0, |buffer| buffer.pages())
-                };
-                let Some(id) = self.largest(pages) else { return Ok(()) };
-                id
-            } else {
-                return Ok(());
-            };
+            let due = self.due.pop_front();
+            let is_crowded = self.table.descriptor_bytes() > self.plan.descriptors_max();
+            let is_long = self.table.pages() as u64 > (self.stats.leaves / divisor).max(16);
+            // A buffer above leaves needs no others when it is emptied.
+            let lowest = if is_crowded { self.largest(Self::load_above_leaves) } else { None };
+            let largest = || if is_long || is_crowded { self.largest(Self::load) } else { None };
+            let Some(id) = lowest.or(due).or_else(largest) else { return Ok(()) };
+            if let Some(due) = due.filter(|due| *due != id) {
+                self.due.push_front(due);
+            }
             match self.empty_keyless(id) {
                 Ok(done) => self.stats.sized_empties += u64::from(done),
                 Err(Error::Full) => return Ok(()),
@@ -151,7 +160,7 @@ impl<C: Chip> LaTree<C> {
 
     /// Empties a buffer of which no key is known.
     pub(crate) fn empty_keyless(&mut self, id: SubtreeId) -> Result<bool> {
-        let is_there = self.table.slots().get(id.0 as usize).is_some_and(Option::is_some);
+        let is_there = self.table.has(id);
         let Some(buffer) = (if is_there { self.table.buffer(id)? } else { None }) else {
             return Ok(false);
         };

@@ -10,10 +10,14 @@ use crate::buffer::{BUFFER_BYTES, Buffer, Subtree, SubtreeId};
 use crate::chip::PageNo;
 use crate::error::{Error, Result};
 
+const GROUP: usize = 64;
+
 /// All subtrees.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    subtrees: Vec<Option<Subtree>>,
+    /// Slots in groups of `GROUP`, so that a table that grows is never copied as a whole.
+    groups: Vec<Vec<Option<Subtree>>>,
+    slots: usize,
     unused: usize,
     pool_bytes: usize,
     descriptor_bytes: usize,
@@ -23,29 +27,41 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn get(&self, id: SubtreeId) -> Result<&Subtree> {
-        self.subtrees
-            .get(id.0 as usize)
+        self.slot(id)
             .and_then(Option::as_ref)
             .ok_or(Error::Invariant("a child is a subtree of the table"))
     }
 
     fn get_mut(&mut self, id: SubtreeId) -> Result<&mut Subtree> {
-        self.subtrees
-            .get_mut(id.0 as usize)
+        self.slot_mut(id)
             .and_then(Option::as_mut)
             .ok_or(Error::Invariant("a child is a subtree of the table"))
     }
 
-    pub(crate) fn slots(&self) -> &[Option<Subtree>] {
-        &self.subtrees
+    fn slot(&self, id: SubtreeId) -> Option<&Option<Subtree>> {
+        self.groups.get(id.0 as usize / GROUP)?.get(id.0 as usize % GROUP)
+    }
+
+    fn slot_mut(&mut self, id: SubtreeId) -> Option<&mut Option<Subtree>> {
+        self.groups.get_mut(id.0 as usize / GROUP)?.get_mut(id.0 as usize % GROUP)
+    }
+
+    /// Whether there is such a subtree.
+    pub(crate) fn has(&self, id: SubtreeId) -> bool {
+        self.slot(id).is_some_and(Option::is_some)
+    }
+
+    /// All slots, in the order of the ids; those that are not used are empty.
+    pub(crate) fn slots(&self) -> impl ExactSizeIterator<Item = Option<&Subtree>> {
+        (0..self.slots).map(|id| self.slot(SubtreeId(id as u32)).and_then(Option::as_ref))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SubtreeId, &Subtree)> {
-        (0..).map(SubtreeId).zip(&self.subtrees).filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
+        (0..).map(SubtreeId).zip(self.slots()).filter_map(|(id, slot)| Some((id, slot?)))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.subtrees.len() - self.unused
+        self.slots - self.unused
     }
 
     /// Pages of all buffers.
@@ -58,47 +74,51 @@ impl Table {
         self.pool_bytes
     }
 
-    /// Memory of the pages' descriptors.
+    /// Memory of descriptors: of buffers and of their pages.
     pub(crate) fn descriptor_bytes(&self) -> usize {
-        self.descriptor_bytes
+        self.buffers * BUFFER_BYTES + self.descriptor_bytes
     }
 
     /// Memory of all but the pool.
     pub(crate) fn taken_bytes(&self) -> usize {
-        self.subtrees.capacity() * size_of::<Option<Subtree>>()
-            + self.buffers * BUFFER_BYTES
-            + self.descriptor_bytes
+        self.groups.len() * GROUP * size_of::<Option<Subtree>>() + self.descriptor_bytes()
     }
 
     /// Adds a subtree with an empty buffer.
     pub(crate) fn add(&mut self, root: PageNo, level: u8) -> SubtreeId {
         let subtree = Subtree { root, level, buffer: None };
         let free =
-            if self.unused > 0 { self.subtrees.iter().position(Option::is_none) } else { None };
-        if let Some((at, slot)) = free.and_then(|at| Some((at, self.subtrees.get_mut(at)?))) {
+            if self.unused > 0 { self.slots().position(|slot| slot.is_none()) } else { None };
+        if let Some(id) = free.map(|at| SubtreeId(at as u32))
+            && let Some(slot) = self.slot_mut(id)
+        {
             *slot = Some(subtree);
             self.unused -= 1;
-            return SubtreeId(at as u32);
+            return id;
         }
-        if self.subtrees.len() == self.subtrees.capacity() {
-            self.subtrees.reserve_exact((self.subtrees.len() / 8).max(8));
+        self.push(Some(subtree))
+    }
+
+    fn push(&mut self, slot: Option<Subtree>) -> SubtreeId {
+        if self.slots.is_multiple_of(GROUP) {
+            self.groups.push(Vec::with_capacity(GROUP));
         }
-        self.subtrees.push(Some(subtree));
-        SubtreeId(self.subtrees.len() as u32 - 1)
+        if let Some(group) = self.groups.last_mut() {
+            group.push(slot);
+        }
+        self.slots += 1;
+        SubtreeId(self.slots as u32 - 1)
     }
 
     /// Adds a slot as a checkpoint has it.
     pub(crate) fn restore(&mut self, slot: Option<(PageNo, u8)>) {
         self.unused += usize::from(slot.is_none());
-        if self.subtrees.len() == self.subtrees.capacity() {
-            self.subtrees.reserve_exact((self.subtrees.len() / 8).max(8));
-        }
-        self.subtrees.push(slot.map(|(root, level)| Subtree { root, level, buffer: None }));
+        self.push(slot.map(|(root, level)| Subtree { root, level, buffer: None }));
     }
 
     /// Removes a subtree, whose buffer is empty.
     pub(crate) fn remove(&mut self, id: SubtreeId) {
-        if let Some(slot) = self.subtrees.get_mut(id.0 as usize) {
+        if let Some(slot) = self.slot_mut(id) {
             *slot = None;
             self.unused += 1;
         }

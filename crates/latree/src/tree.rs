@@ -6,7 +6,6 @@
 //! the root of its subtree and nothing above.
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::buffer::SubtreeId;
@@ -282,13 +281,6 @@ impl<C: Chip> LaTree<C> {
                 (at, now) = (PageNo(found.child), now - 1);
             }
         }
-    }
-
-    /// The entries of a node, as owned keys and numbers.
-    pub(crate) fn children(&mut self, at: PageNo) -> Result<Vec<(Vec<u8>, u32)>> {
-        let node: Arc<[u8]> = self.flash.read(at, Kind::Node)?;
-        let entries = page::entries(page::payload(&node));
-        Ok(entries.map(|(key, value)| (key.to_vec(), page::child(value))).collect())
     }
 }
 

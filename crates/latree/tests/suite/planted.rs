@@ -38,7 +38,7 @@ fn is_found_by_reads(bug: Bug, blocks: u32, keys: u64, lookups: u32) {
 fn is_found_by_cuts(bug: Bug) {
     is_found(bug, |seed| {
         let options = options(20 << 10, 1 + (seed % 3) as u8, Scan::Sorted, Buffering::Adaptive);
-        Trace::new(seed, 2500, options)?.every(7).map(drop)
+        Trace::new(seed, 2500, options)?.cuts(150).map(drop)
     });
 }
 
