@@ -19,6 +19,11 @@ impl<C: Chip> LaTree<C> {
         let parts = if is_put { 11 } else { 14 };
         if self.used_sixteenths() > parts {
             self.relieve()?;
+            if self.used_sixteenths() > parts && self.log.programmed > 3 {
+                // A long log is no reason to refuse.
+                self.make_room(0)?;
+                self.checkpoint()?;
+            }
             if self.used_sixteenths() > parts {
                 return Err(Error::Full);
             }
