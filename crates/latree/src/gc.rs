@@ -77,7 +77,8 @@ impl<C: Chip> LaTree<C> {
             let victim = self.victim(collected);
             // What moves costs more than it gains when this is reached.
             let Some(victim) = victim.filter(|_| collected < self.flash.chip.blocks()) else {
-                if releasable > 0 {
+                // A checkpoint also frees the log.
+                if releasable > 0 || self.log.programmed > 3 {
                     self.checkpoint()?;
                     continue;
                 }
