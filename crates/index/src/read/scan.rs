@@ -276,9 +276,9 @@ impl<'r, 's> Scan<'r, 's> {
         Ok(self.batch)
     }
 
-    /// Notes what the batch pays for runs whose keys it may meet: one block each, where it is not in
-    /// the cache. A scan backwards is not noted: a
-    /// source that stands before its range does not tell whether it has keys there.
+    /// Notes what the batch pays for runs whose keys it may meet: one block each, where it is not
+    /// in the cache. A scan backwards is not noted: a source that stands before its range does not
+    /// tell whether it has keys there.
     fn note_heat(&self) {
         let Some(heat) = self.heat.filter(|_| !self.request.reverse) else { return };
         let first = match self.request.lower {

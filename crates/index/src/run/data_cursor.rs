@@ -70,8 +70,9 @@ impl<'a> DataCursor<'a> {
     }
 
     /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read; the
-    /// walk begins at `target`. None of a level that has lost those keys. Without express fences the block that leads there is read.
-    /// Unreadable blocks are found again, and reported, by the walk itself.
+    /// walk begins at `target`. None of a level that has lost those keys. Without express fences
+    /// the block that leads there is read. Unreadable blocks are found again, and reported, by the
+    /// walk itself.
     pub(crate) fn expect(
         &self,
         target: Target<'_>,

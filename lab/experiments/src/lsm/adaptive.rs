@@ -67,9 +67,9 @@ pub const EXPERIMENT: Experiment = Experiment {
         },
         Prediction {
             name: "writes-follow-what-reads-are-worth",
-            claim: "with 1,000 scans a memtable, the more a read is worth the fewer blocks are read \
-                    and the more bytes are written, at a tenth at most 1.68 times Pull's (the \
-                    model 1.34)",
+            claim: "with 1,000 scans a memtable, the more a read is worth the fewer blocks are \
+                    read and the more bytes are written, at a tenth at most 1.68 times \
+                    Pull's (the model 1.34)",
             judge: follows_the_worth,
         },
         Prediction {

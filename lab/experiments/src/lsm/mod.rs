@@ -4,8 +4,8 @@
 //! Reading order: [`block`] and [`join`] (blocks, and merges that keep them), [`model`] (the tree)
 //! with [`meter`] (what Mixed learns from); [`policy`] (the policies), [`phases`] (one run) and
 //! [`judge`] (what predictions have in common); then the experiments: [`sizes`], [`keys`],
-//! [`levels`], [`load`], [`payload`], [`spread`], [`loosened`]; and, on the index itself, [`index`] and
-//! [`adaptive`], which is about scans.
+//! [`levels`], [`load`], [`payload`], [`spread`], [`loosened`]; and, on the index itself, [`index`]
+//! and [`adaptive`], which is about scans.
 
 pub mod adaptive;
 pub mod block;
