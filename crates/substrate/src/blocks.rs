@@ -304,7 +304,7 @@ impl BlockStore {
 
     /// Whether a block is in the cache.
     #[must_use]
-    pub fn has(&self, ptr: &BlockPtr) -> bool {
+    pub fn is_cached(&self, ptr: &BlockPtr) -> bool {
         self.cache.contains(ptr)
     }
 

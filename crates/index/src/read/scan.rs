@@ -313,7 +313,7 @@ impl<'r, 's> Scan<'r, 's> {
             let Some(cursor) = source.cursor() else { continue };
             let first = ptrs.len();
             cursor.expect(target, forward, entries, total_entries, &mut ptrs);
-            let is_missed = ptrs.get(first).is_some_and(|ptr| !cursor.reader().has(ptr));
+            let is_missed = ptrs.get(first).is_some_and(|ptr| !cursor.reader().is_cached(ptr));
             reader = Some(cursor.reader());
             source.is_missed = is_missed;
         }

@@ -53,8 +53,8 @@ impl BlockReader {
     }
 
     /// Whether a block is in the cache.
-    pub(crate) fn has(&self, ptr: &BlockPtr) -> bool {
-        self.blocks.has(ptr)
+    pub(crate) fn is_cached(&self, ptr: &BlockPtr) -> bool {
+        self.blocks.is_cached(ptr)
     }
 
     /// Has the device begin to read blocks that are wanted soon.
