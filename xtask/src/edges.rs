@@ -154,7 +154,7 @@ pub const ARROWS: &[Arrow] = &[
     Arrow {
         package: "esker-flashtrees",
         folder: "lab/flashtrees",
-        may_use: &["esker-flash", "esker-workload"],
+        may_use: &["esker-flash", "esker-latree", "esker-workload"],
         tests_may_use: &[],
     },
     Arrow {
@@ -166,8 +166,10 @@ pub const ARROWS: &[Arrow] = &[
             "esker",
             "esker-device",
             "esker-flash",
+            "esker-flashtrees",
             "esker-format",
             "esker-index",
+            "esker-latree",
             "esker-permute",
             "esker-lab-measure",
             "esker-lab-result",

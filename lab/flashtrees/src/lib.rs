@@ -18,6 +18,7 @@
 //! | [`inplace`] | in a fixed place, whose block is written anew |
 //! | [`ekv`] | the LSM of the crate of this name, over [`nor`] |
 //! | [`sequential`] | the log of the crate `sequential-storage`, over [`nor`] |
+//! | [`latree`] | the LA-tree of `esker-latree`, which is compared with them |
 //!
 //! Then [`rivals`] (all of them by name), [`workload`] and [`mod@run`].
 //!
@@ -43,6 +44,7 @@ pub mod error;
 pub mod flashdb;
 pub mod inplace;
 pub mod ipl;
+pub mod latree;
 pub mod lists;
 pub mod nor;
 pub mod page;

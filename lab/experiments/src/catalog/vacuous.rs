@@ -10,7 +10,7 @@ use crate::experiment::{Prediction, Series, metric};
 use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
-const SYSTEMS: [&str; 69] = [
+const SYSTEMS: [&str; 83] = [
     "XM",
     "DS",
     "FC",
@@ -80,10 +80,24 @@ const SYSTEMS: [&str; 69] = [
     "MV-FTL",
     "page store",
     "page store, whole pages",
+    "LA-tree",
+    "LA-tree, whole scans",
+    "LA-tree, no buffers",
+    "FlashDB",
+    "BFTL",
+    "BFTL, all memory",
+    "IPL",
+    "B+tree",
+    "ADAPT",
+    "1 KiB",
+    "4 KiB",
+    "16 KiB",
+    "64 KiB",
+    "256 KiB",
 ];
 
 /// The metrics that any prediction asks for, those of the places aside.
-const METRICS: [&str; 54] = [
+const METRICS: [&str; 55] = [
     "longest_us",
     "insert_max_us",
     "requests_per_second",
@@ -138,11 +152,24 @@ const METRICS: [&str; 54] = [
     "seconds",
     "failed",
     "notpm",
+    "device_micros",
 ];
 
 /// The places of insertions into multiversion indexes.
 const MULTIVERSION: &[(f64, f64)] =
     &[(1e3, 3.0), (5e3, 3.0), (8e3, 3.0), (1e4, 3.0), (1e5, 3.0), (1e6, 3.0)];
+
+/// Lookups for each update, in percent.
+const LOOKUPS: &[(f64, f64)] = &[
+    (0.01, 3.0),
+    (1.0, 3.0),
+    (8.0, 3.0),
+    (10.0, 3.0),
+    (100.0, 3.0),
+    (197.0, 3.0),
+    (200.0, 3.0),
+    (1000.0, 3.0),
+];
 
 /// Reads a second.
 const READS: &[(f64, f64)] = &[(0.0, 3.0), (1.0, 3.0), (10.0, 3.0), (20.0, 3.0), (25.0, 3.0)];
@@ -157,6 +184,7 @@ fn frame(experiment: &str) -> &'static [(f64, f64)] {
     match experiment {
         "lookup-ratio" => &[(0.0, 3.0), (0.4, 3.0), (0.8, 3.0), (1.0, 3.0)],
         "level-skipping" => &[(1.0, 4.0), (2.0, 3.0), (3.0, 2.0), (4.0, 1.0)],
+        "latree-nand" | "latree-adapt" | "latree-btree" => LOOKUPS,
         "merge-policies-loosened" => &[(9.0, 4.0), (10.0, 3.0)],
         "merge-policies-load" => &[(12.0, 3.0), (40.0, 3.0), (80.0, 3.0), (90.0, 3.0)],
         "multiversion-inserts" | "multiversion-mixed" => MULTIVERSION,

@@ -1,0 +1,102 @@
+//! A tree whose answers are compared with a map.
+
+use std::collections::HashMap;
+
+use esker_flashtrees::{Chip, Error, FlashTree, Memory, Order, Result};
+
+/// A tree, and what it must answer.
+pub(super) struct Checked {
+    tree: Box<dyn FlashTree>,
+    map: HashMap<u64, u64>,
+}
+
+impl Checked {
+    /// An empty tree.
+    pub(super) fn new(tree: Box<dyn FlashTree>) -> Self {
+        Self { tree, map: HashMap::new() }
+    }
+
+    /// Checks all of it, and looks up every key.
+    ///
+    /// # Errors
+    /// [`Error::Invariant`] for a wrong answer; those of the tree.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let (found, expected) = (self.tree.check()?, self.map.len() as u64);
+        if found != expected {
+            let name = self.tree.name();
+            return Err(Error::Invariant(format!("{name} has {found} entries, not {expected}")));
+        }
+        let keys: Vec<u64> = self.map.keys().copied().collect();
+        keys.into_iter().try_for_each(|key| self.get(key).map(drop))
+    }
+}
+
+impl FlashTree for Checked {
+    fn name(&self) -> &'static str {
+        self.tree.name()
+    }
+
+    fn put(&mut self, key: u64, value: u64) -> Result<()> {
+        self.map.insert(key, value);
+        self.tree.put(key, value)
+    }
+
+    fn remove(&mut self, key: u64) -> Result<()> {
+        self.map.remove(&key);
+        self.tree.remove(key)
+    }
+
+    fn get(&mut self, key: u64) -> Result<Option<u64>> {
+        let (found, expected) = (self.tree.get(key)?, self.map.get(&key).copied());
+        if found == expected {
+            return Ok(found);
+        }
+        let name = self.tree.name();
+        Err(Error::Invariant(format!("{name} has {found:?} for {key}, not {expected:?}")))
+    }
+
+    fn range(
+        &mut self,
+        from: u64,
+        to: u64,
+        order: Order,
+        visit: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<()> {
+        self.tree.range(from, to, order, visit)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.tree.flush()
+    }
+
+    fn check(&mut self) -> Result<u64> {
+        self.tree.check()
+    }
+
+    fn memory(&self) -> Memory {
+        self.tree.memory()
+    }
+
+    fn chip(&self) -> Chip {
+        self.tree.chip()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::trees::measure::{Sizing, System};
+    use esker_flashtrees::rivals::Rival;
+
+    #[test]
+    fn a_wrong_answer_is_found() {
+        let sizing = Sizing { updates: 1_000, blocks: 64 };
+        let mut tree = Checked::new(System::Rival(Rival::BTree).on_chip(sizing).unwrap());
+        tree.put(1, 1).unwrap();
+        assert_eq!(tree.get(1).unwrap(), Some(1));
+        tree.map.insert(1, 2);
+        assert!(tree.get(1).is_err());
+        tree.map.insert(2, 2);
+        assert!(tree.finish().is_err());
+    }
+}
