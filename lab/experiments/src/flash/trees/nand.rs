@@ -72,8 +72,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         },
         Prediction {
             name: "it-is-ahead-on-all-workloads",
-            claim: "on all five workloads the LA-tree takes less time than FlashDB, BFTL and IPL, as \
-                    far as they work in the memory",
+            claim: "on all five workloads the LA-tree takes less time than FlashDB, BFTL and IPL, \
+                    as far as they work in the memory",
             judge: is_ahead,
         },
     ],
@@ -205,8 +205,13 @@ mod tests {
     #[test]
     fn it_runs() {
         let (found, settings) = run(Scale::Tiny, &mut Silent).unwrap();
-        assert_eq!(settings["refused"], json!([]));
-        assert_eq!(found.points.len(), PLACES.len() * SYSTEMS.len());
-        assert!(found.points.iter().all(|point| point.value(MICROS).unwrap() > 0.0));
+        // The tables of BFTL with all of the memory fill the tiny chip.
+        let refused = settings["refused"].as_array().unwrap();
+        assert!(refused.iter().all(|why| why.as_str().unwrap().starts_with(BFTL_IN_MEMORY)));
+        assert_eq!(found.points.len() + refused.len(), PLACES.len() * SYSTEMS.len());
+        let own: Vec<_> = found.along(LA_TREE).collect();
+        assert_eq!(own.len(), PLACES.len());
+        // The others keep all of it in memory.
+        assert!(own.iter().all(|point| point.value(MICROS).unwrap() > 0.0));
     }
 }
