@@ -55,6 +55,12 @@ impl Fill {
         u128::from(wasted) * 1_000_000 > u128::from(millionths) * sectors
     }
 
+    /// The same, with nothing empty where all that is empty is less than a unit: packing frees whole
+    /// units.
+    pub const fn reclaimable(self) -> Self {
+        if self.wasted_sectors < UNIT_SECTORS { Self { wasted_sectors: 0, ..self } } else { self }
+    }
+
     /// Whether as large a share of it is empty as of `level`.
     pub fn is_as_empty_as(&self, level: &Self) -> bool {
         let product = |wasted: u64, units: u64| u128::from(wasted) * u128::from(units);

@@ -111,7 +111,8 @@ impl LsmIndex<'_> {
 }
 
 /// The emptiest of the next windows behind `at`, going round: of [`WINDOWS_SEEN`], and of further
-/// ones until a window is found whose empty share is as large as that of the level. `window`
+/// ones until a window is found whose empty share is as large as that of the level. One in which
+/// less than a unit is empty, such as the last of a level with one block, counts as full. `window`
 /// returns the one that begins at a key.
 fn find(
     at: &[u8],
@@ -125,14 +126,14 @@ fn find(
     loop {
         let is_round = |end: &[u8]| !at.is_empty() && end >= at;
         let is_over = is_behind_end && end.as_deref().is_none_or(is_round);
-        if is_over || (seen >= WINDOWS_SEEN && best.fill.is_as_empty_as(level)) {
+        if is_over || (seen >= WINDOWS_SEEN && best.fill.reclaimable().is_as_empty_as(level)) {
             return Ok(best);
         }
         is_behind_end |= end.is_none();
         let next = window(&end.unwrap_or_default())?;
         end = next.keys.end.clone();
         seen += 1;
-        if !best.fill.is_as_empty_as(&next.fill) {
+        if !best.fill.reclaimable().is_as_empty_as(&next.fill.reclaimable()) {
             best = next;
         }
     }
@@ -164,6 +165,26 @@ mod tests {
         let level = Fill { wasted_sectors: level_waste, units: 10 };
         let window = find(at.as_bytes(), &level, window).unwrap();
         String::from_utf8(window.keys.begin).unwrap()
+    }
+
+    /// A block of one sector at the end of a level leaves the largest share empty, and to pack it
+    /// alone frees nothing.
+    #[test]
+    fn a_window_in_which_less_than_a_unit_is_empty_counts_as_full() {
+        let window = |begin: &[u8]| {
+            let is_last = begin >= &b"k"[..];
+            let fill = Fill {
+                wasted_sectors: if is_last { 7 } else { 30 },
+                units: if is_last { 1 } else { 16 },
+            };
+            let end = (!is_last).then(|| b"k".to_vec());
+            Ok(Window { keys: KeyRangeBuf { begin: begin.to_vec(), end }, fill })
+        };
+        let level = Fill { wasted_sectors: 37, units: 17 };
+        for at in [&b""[..], b"k"] {
+            let found = find(at, &level, window).unwrap();
+            assert_eq!(found.fill.units, 16, "from {at:?}");
+        }
     }
 
     /// Wherever it continues, full windows are passed over, once around.
