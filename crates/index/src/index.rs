@@ -114,7 +114,7 @@ pub struct Index {
     pub(super) history: Kept,
     /// The keyspace's merge operator.
     pub(super) operator: Swap<Operator>,
-    /// What scans pay, where the kind merges by it.
+    /// The reads of scans, by range of keys, where the kind merges by them.
     pub(super) heat: Heat,
     /// The log's entries for a merge that a crash interrupted, until it resumes.
     pub(super) recovered: Mutex<Option<Memtable>>,

@@ -291,11 +291,11 @@ impl Range {
             None => tree.scan(&request),
             Some((since, every)) => tree.changed_keys(&request, since, every),
         };
-        let batch = self.slot.read(read)??;
-        if self.slot.tree()?.is_due_for_scans() {
+        let (batch, is_due) = self.slot.read(|tree| (read(tree), tree.is_due_for_scans()))?;
+        if is_due {
             maintenance::after_scan(&self.shared, &self.slot);
         }
-        Ok(batch)
+        Ok(batch?)
     }
 
     fn remaining(&mut self, bound: Bound<Vec<u8>>, reverse: bool) -> Option<Interval> {

@@ -119,7 +119,7 @@ impl<'a> KindContext<'a> {
         self.index.note_payload_share();
     }
 
-    /// What scans pay.
+    /// The reads of scans, by range of keys.
     pub const fn heat(self) -> &'a Heat {
         &self.index.heat
     }

@@ -55,8 +55,8 @@ impl Fill {
         u128::from(wasted) * 1_000_000 > u128::from(millionths) * sectors
     }
 
-    /// The same, with nothing empty where all that is empty is less than a unit: packing frees whole
-    /// units.
+    /// The same, with nothing empty where all that is empty is less than a unit: packing frees
+    /// whole units.
     pub const fn reclaimable(self) -> Self {
         if self.wasted_sectors < UNIT_SECTORS { Self { wasted_sectors: 0, ..self } } else { self }
     }

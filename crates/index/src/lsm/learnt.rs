@@ -8,7 +8,7 @@ use super::meter::Event;
 use super::policy::learn::{Learning, Phase, Reference};
 use super::policy::{Policy, Thresholds};
 use crate::lsm::choose::by_policy;
-use crate::lsm::choose::slice::Slice;
+use crate::lsm::choose::slice::{Cause, Slice};
 
 /// The form in which learning is stored.
 fn kept(learning: &Learning) -> LearntMeta {
@@ -127,7 +127,8 @@ impl LsmIndex<'_> {
         }
         let Some(lsm) = meta.lsm_mut() else { return };
         let mut meter = self.lsm.meter.lock();
-        if slice.is_full() {
+        // What these move and write is not the policy's either, and changes what it finds.
+        if slice.is_full() || slice.cause == Cause::Scanned {
             *meter = Default::default();
             return;
         }

@@ -93,9 +93,8 @@ pub struct Job {
     flushed: Seq,
     /// The oldest snapshot when it began: the tombstones that stay are kept for it.
     oldest_snapshot: Option<Seq>,
-    /// Whether its last slice has packed a level, or was merged for scans.
-    has_packed: bool,
-    has_served_scans: bool,
+    /// Why its last slice was merged.
+    last: Option<Cause>,
     /// The number of slices it has merged.
     done: u32,
 }
@@ -142,16 +141,8 @@ impl LsmIndex<'_> {
         self.set_retiring(retired > Seq(0) && self.removals() > 0);
         let oldest_snapshot = self.snapshots().oldest();
         let pass = full.then(Pass::default);
-        *slot = Some(Job {
-            pass,
-            part: None,
-            retired,
-            flushed,
-            oldest_snapshot,
-            has_packed: false,
-            has_served_scans: false,
-            done: 0,
-        });
+        *slot =
+            Some(Job { pass, part: None, retired, flushed, oldest_snapshot, last: None, done: 0 });
         self.set_merging(true);
         true
     }
@@ -170,8 +161,7 @@ impl LsmIndex<'_> {
             return Ok(Step::Done);
         };
         job.done += 1;
-        job.has_packed = next.packs();
-        job.has_served_scans = next.cause == Cause::Scanned;
+        job.last = Some(next.cause);
         let merged = self.merge_slice(&state, &next, commit);
         if matches!(merged, Ok(Merged::Refused)) {
             if next.packs() {
@@ -215,17 +205,16 @@ impl LsmIndex<'_> {
         if let Some(pass) = &job.pass {
             return self.slice_of_all(state, pass);
         }
-        // A part is merged to its end, and writers that wait do not wait for packing.
-        let waits = job.has_packed || self.is_behind(&state.durable, RUNS_AHEAD);
-        if job.part.is_none()
-            && !waits
+        // A part is merged to its end, and writers that wait do not wait for packing or for scans.
+        let waits = job.part.is_some() || self.is_behind(&state.durable, RUNS_AHEAD);
+        if !waits
+            && !matches!(job.last, Some(Cause::Waste { .. }))
             && let Some(slice) = self.slice_to_pack(state)
         {
             return Ok(Some(slice));
         }
-        if job.part.is_none()
-            && !job.has_served_scans
-            && !self.is_behind(&state.durable, RUNS_AHEAD)
+        if !waits
+            && job.last != Some(Cause::Scanned)
             && let Some(slice) = self.slice_for_scans(state)?
         {
             return Ok(Some(slice));

@@ -1,4 +1,4 @@
-//! What scans pay for runs that are not merged yet, by range of keys.
+//! The reads that scans do because runs are not merged yet, by range of keys.
 //!
 //! ADAPT (D. Agrawal, D. Ganesan, R. Sitaraman, Y. Diao, S. Singh: Lazy-Adaptive Tree, PVLDB 2(1),
 //! 2009): a range is merged as soon as an earlier merge of it would have paid for itself. Scan i
@@ -88,10 +88,10 @@ pub(crate) struct Due {
     pub at: Vec<u8>,
 }
 
-/// What scans have paid, where a kind merges by it.
+/// The ranges of an index whose kind merges by what scans read, and the one that is due.
 #[derive(Debug)]
 pub(crate) struct Heat {
-    /// No ranges where nobody asks.
+    /// None where the kind does not merge by it.
     ranges: Swap<Ranges>,
     is_due: AtomicBool,
     due: Mutex<Option<Due>>,
@@ -105,7 +105,7 @@ impl Default for Heat {
 }
 
 impl Heat {
-    /// Whether somebody asks.
+    /// Whether there are ranges.
     pub fn is_on(&self) -> bool {
         !self.ranges.load().all.is_empty()
     }
@@ -121,12 +121,12 @@ impl Heat {
         self.forget();
     }
 
-    /// A scan began at `key`; `sources` counts those whose first key was before the end of its
-    /// range, apart from the memtable. All but one of them would be merged into that one.
-    pub fn note(&self, key: &[u8], sources: impl FnOnce(Option<&[u8]>) -> u64) {
+    /// A scan began at `key`; `blocks` counts those that it would not have read if its range, up to
+    /// a key, had been merged.
+    pub fn note(&self, key: &[u8], blocks: impl FnOnce(Option<&[u8]>) -> u64) {
         let ranges = self.ranges.load();
         let Some((range, end)) = ranges.of(key) else { return };
-        if range.note(sources(end).saturating_sub(1)) {
+        if range.note(blocks(end)) {
             let (begin, end) = (range.begin.clone(), end.map(<[u8]>::to_vec));
             *self.due.lock() = Some(Due { begin, end, at: key.to_vec() });
             self.is_due.store(true, Ordering::Release);
@@ -190,9 +190,9 @@ mod tests {
     #[test]
     fn a_scan_belongs_to_the_range_of_its_first_key() {
         let heat = heat(&[("", 1), ("g", 3), ("p", 1)]);
-        // Three of four sources are too many in [g, p): ⌈6 / 3⌉ scans behind the first.
+        // Three blocks are too many in [g, p): ⌈6 / 3⌉ scans behind the first.
         for is_due in [false, false, true] {
-            heat.note(b"h", |end| if end == Some(b"p") { 4 } else { 0 });
+            heat.note(b"h", |end| if end == Some(b"p") { 3 } else { 0 });
             assert_eq!(heat.is_due(), is_due);
         }
         let due = heat.due().unwrap();
@@ -202,23 +202,21 @@ mod tests {
         );
         heat.merged(&due);
         assert!(!heat.is_due());
-        heat.note(b"z", |end| end.map_or(2, |_| 0));
+        heat.note(b"z", |end| end.map_or(1, |_| 0));
         assert!(!heat.is_due());
     }
 
     #[test]
     fn scans_that_pay_nothing_are_never_due() {
         let heat = heat(&[("", 1)]);
-        for sources in [0, 1] {
-            (0..100).for_each(|_| heat.note(b"a", |_| sources));
-        }
+        (0..100).for_each(|_| heat.note(b"a", |_| 0));
         assert!(!heat.is_due());
         let off = Heat::default();
-        off.note(b"a", |_| panic!("nobody asks"));
+        off.note(b"a", |_| panic!("heat is off"));
         assert!(!off.is_on() && !off.is_due());
     }
 
-    /// The cost of ADAPT is at most twice that of whoever knows all scans before: a range gets data
+    /// The cost of ADAPT is at most twice the cost with all scans known before: a range gets data
     /// before some scans, a scan reads `a` for each byte, and a merge costs b + g for each byte.
     /// The optimum by dynamic programming over the scans after which it merges.
     #[test]

@@ -12,6 +12,7 @@ use std::ops::Bound;
 
 use esker_format::data::{Data, DataBuf, Value};
 use esker_format::ids::Seq;
+use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Race};
@@ -146,7 +147,7 @@ struct Scan<'r, 's> {
     removed: &'r RangeTombstones,
     operator: &'r Operator,
     changed: Option<Changed<'r>>,
-    /// Where what it pays for runs is noted.
+    /// Where its reads for runs are noted.
     heat: Option<&'r Heat>,
     batch: ScanBatch,
     bytes: usize,
@@ -276,9 +277,9 @@ impl<'r, 's> Scan<'r, 's> {
         Ok(self.batch)
     }
 
-    /// Notes what the batch pays for runs whose keys it may meet: one block each, where it is not
-    /// in the cache. A scan backwards is not noted: a source that stands before its range does not
-    /// tell whether it has keys there.
+    /// Notes the blocks that the batch reads from the device for runs, and levels above the last,
+    /// with keys in its range: at most one each. A scan backwards is not noted: the key of a source
+    /// before its range does not tell whether it has keys there.
     fn note_heat(&self) {
         let Some(heat) = self.heat.filter(|_| !self.request.reverse) else { return };
         let first = match self.request.lower {
@@ -290,7 +291,8 @@ impl<'r, 's> Scan<'r, 's> {
                 let key = source.key().filter(|_| source.is_missed);
                 key.is_some_and(|key| end.is_none_or(|end| key < end))
             };
-            self.sources.iter().filter(meets).count() as u64
+            let above_last = self.sources.split_last().map_or(&[][..], |(_, above)| above);
+            above_last.iter().filter(meets).count() as u64
         });
     }
 
@@ -313,7 +315,8 @@ impl<'r, 's> Scan<'r, 's> {
             let Some(cursor) = source.cursor() else { continue };
             let first = ptrs.len();
             cursor.expect(target, forward, entries, total_entries, &mut ptrs);
-            let is_missed = ptrs.get(first).is_some_and(|ptr| !cursor.reader().is_cached(ptr));
+            let is_read = |ptr: &BlockPtr| !cursor.reader().is_cached(ptr);
+            let is_missed = self.heat.is_some() && ptrs.get(first).is_some_and(is_read);
             reader = Some(cursor.reader());
             source.is_missed = is_missed;
         }

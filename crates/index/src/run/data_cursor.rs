@@ -70,9 +70,9 @@ impl<'a> DataCursor<'a> {
     }
 
     /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read; the
-    /// walk begins at `target`. None of a level that has lost those keys. Without express fences
-    /// the block that leads there is read. Unreadable blocks are found again, and reported, by the
-    /// walk itself.
+    /// walk begins at `target`. None of a level whose keys there are consumed. Without express
+    /// fences the block that leads there is read. Unreadable blocks are found again, and reported,
+    /// by the walk itself.
     pub(crate) fn expect(
         &self,
         target: Target<'_>,
@@ -81,7 +81,7 @@ impl<'a> DataCursor<'a> {
         total_entries: u64,
         ptrs: &mut Vec<BlockPtr>,
     ) {
-        if forward && matches!(target, Target::At(key, _) if self.lost_at(key).is_some()) {
+        if forward && matches!(target, Target::At(key, _) if self.consumed_at(key).is_some()) {
             return;
         }
         if self.tree.fences(self.level).is_none() && self.level > 0 {
@@ -107,14 +107,14 @@ impl<'a> DataCursor<'a> {
         self.reader
     }
 
-    /// The keys around `key` that the level has lost.
-    pub(crate) fn lost_at(&self, key: &[u8]) -> Option<KeyRange<'a>> {
+    /// The consumed keys around `key`.
+    pub(crate) fn consumed_at(&self, key: &[u8]) -> Option<KeyRange<'a>> {
         self.gone?.at(key)
     }
 
     /// Moves to the first data entry at or behind (`key`, `seq`).
     pub(crate) fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
-        if let Some(range) = self.lost_at(key) {
+        if let Some(range) = self.consumed_at(key) {
             self.at = None;
             return range.end.map_or(Ok(()), |end| self.enter_at(end, Seq::MAX));
         }

@@ -1,4 +1,4 @@
-//! What a device is besides its layer: the pages that its firmware maps, and what a flush writes.
+//! The device without its layer: the pages that its firmware maps and those that a flush programs.
 
 use esker_flash::Result;
 use esker_flash::nand::{Geometry, Sizes, Timing, preset};

@@ -97,11 +97,8 @@ pub enum LayerKind {
 }
 
 impl Layer {
-    /// An empty device like the paper's, with so many MiB on each of its eight dies.
-    ///
-    /// # Errors
-    /// A device that is too small for the layer.
-    pub fn new(kind: LayerKind, board: Board, mib_per_die: u32) -> Result<Self> {
+    /// An empty one, with so many MiB on each of eight dies.
+    fn new(kind: LayerKind, board: Board, mib_per_die: u32) -> Result<Self> {
         let (geometry, timing) = board.sized(mib_per_die)?;
         let nand = Nand::with_clock(geometry, timing);
         let common = Options::default();
@@ -121,14 +118,6 @@ impl Layer {
                 Self::MvFtl(Box::new(mvftl::MvFtl::format(nand, options)?))
             }
         })
-    }
-
-    const fn kind(&self) -> LayerKind {
-        match self {
-            Self::PageMapped(_) => LayerKind::PageMapped,
-            Self::XFtl(_) => LayerKind::XFtl,
-            Self::MvFtl(_) => LayerKind::MvFtl,
-        }
     }
 
     fn ftl(&mut self) -> &mut dyn Ftl {
@@ -209,18 +198,21 @@ struct Transactions {
 }
 
 impl Disk {
-    /// The device of a layer.
-    #[must_use]
-    pub fn new(layer: Layer, board: Board) -> Self {
+    /// An empty device, with so many MiB on each of its eight dies.
+    ///
+    /// # Errors
+    /// A device that is too small for the layer.
+    pub fn new(kind: LayerKind, board: Board, mib_per_die: u32) -> Result<Self> {
+        let layer = Layer::new(kind, board, mib_per_die)?;
         let nand = layer.as_ftl().dyn_nand();
         let page = vec![0; nand.geometry().page_size() as usize];
-        let pages = board.pages_of_a_barrier(layer.kind());
+        let pages = board.pages_of_a_barrier(kind);
         // Dies that share a channel pass their pages one after the other.
         let sharing = u64::from(nand.geometry().sizes().dies_per_channel);
         let each = nand.clock().map_or(0, |clock| {
             clock.timing().program_ns + sharing * clock.timing().transfer_ns_per_page
         });
-        Self {
+        Ok(Self {
             layer,
             firmware: (pages, pages * each),
             recorder: None,
@@ -230,7 +222,7 @@ impl Disk {
             writes: HostWrites::default(),
             transactions: Transactions::default(),
             page,
-        }
+        })
     }
 
     /// The layer.

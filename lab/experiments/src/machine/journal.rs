@@ -138,10 +138,10 @@ impl Journal {
 mod tests {
     use super::*;
     use crate::machine::board::Board;
-    use crate::machine::disk::{Layer, LayerKind};
+    use crate::machine::disk::LayerKind;
 
     fn disk() -> Disk {
-        Disk::new(Layer::new(LayerKind::PageMapped, Board::Plain, 16).unwrap(), Board::Plain)
+        Disk::new(LayerKind::PageMapped, Board::Plain, 16).unwrap()
     }
 
     #[test]

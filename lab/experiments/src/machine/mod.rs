@@ -56,7 +56,7 @@ use esker_workload::Random;
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
-use self::disk::{Disk, HostWrites, Layer};
+use self::disk::{Disk, HostWrites};
 use self::filesystem::FileSystem;
 use self::mode::{Mode, System};
 use self::recorder::Recorder;
@@ -132,9 +132,9 @@ impl Machine {
     pub fn new(system: System, mib_per_die: u32, seed: u64) -> Result<Self> {
         let System { mode, board } = system;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let layer = Layer::new(mode.layer(), board, mib_per_die).map_err(flash)?;
+        let disk = Disk::new(mode.layer(), board, mib_per_die).map_err(flash)?;
         let state = Arc::new(Mutex::new(State {
-            fs: FileSystem::new(Disk::new(layer, board)),
+            fs: FileSystem::new(disk),
             locks: BTreeMap::new(),
             shm: BTreeMap::new(),
             next_holder: 1,

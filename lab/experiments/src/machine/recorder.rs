@@ -19,13 +19,14 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// The stream of a purpose: the numbers of `docs/format/trace.md`.
+/// The stream of a purpose, as in the traces of stores.
 const fn stream(purpose: Purpose) -> u8 {
-    match purpose {
-        Purpose::Data => 0,
-        Purpose::Journal => 1,
-        Purpose::Metadata => 5,
-    }
+    let like = match purpose {
+        Purpose::Data => esker_device::Purpose::User,
+        Purpose::Journal => esker_device::Purpose::Log,
+        Purpose::Metadata => esker_device::Purpose::Manifest,
+    };
+    like as u8
 }
 
 impl Recorder {

@@ -53,8 +53,8 @@ impl LsmIndex<'_> {
         self.heat().is_due()
     }
 
-    /// The ranges of the last level, of so many bytes. An error in its fences is left to whoever
-    /// reads them for more.
+    /// The ranges of the last level, of so many bytes. An error in its fences is found again by the
+    /// next reader or merge of them.
     fn ranges(&self, durable: &IndexMeta, last: u64, read_worth: u64) -> Result<Ranges> {
         let view = self.view();
         let Some(level) = view.parts.last().and_then(Run::of).filter(|of| of.tree.height() > 0)

@@ -102,8 +102,8 @@ impl<'a> Source<'a> {
                 };
             }
             Run::Level(cursor) => {
-                if let Some(gone) = cursor.lost_at(key) {
-                    self.stand_at(gone.end);
+                if let Some(gone) = cursor.consumed_at(key) {
+                    self.wait_at(gone.end);
                     return Ok(());
                 }
                 cursor.seek(key, seq)?;
@@ -113,7 +113,7 @@ impl<'a> Source<'a> {
     }
 
     /// The run has no key before `bound`. It is not entered there before a scan comes to it.
-    fn stand_at(&mut self, bound: Option<&[u8]>) {
+    fn wait_at(&mut self, bound: Option<&[u8]>) {
         self.key.clear();
         self.key.extend_from_slice(bound.unwrap_or_default());
         self.head = key::long_head(&self.key);
@@ -212,7 +212,7 @@ impl<'a> Sources<'a> {
         Self { reader, passed: false, floor: None, since: Seq(0), all: Vec::new() }
     }
 
-    /// One batch. What it pays for runs is noted in `heat`.
+    /// One batch, whose reads for runs are noted in `heat`.
     ///
     /// # Errors
     /// The first unreadable block, unless damage is to be skipped.

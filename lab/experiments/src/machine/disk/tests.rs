@@ -1,7 +1,7 @@
 use super::*;
 
 fn on(kind: LayerKind, board: Board, mib_per_die: u32) -> Disk {
-    Disk::new(Layer::new(kind, board, mib_per_die).unwrap(), board)
+    Disk::new(kind, board, mib_per_die).unwrap()
 }
 
 fn disk(kind: LayerKind) -> Disk {

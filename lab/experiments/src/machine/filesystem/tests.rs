@@ -1,9 +1,9 @@
 use super::*;
 use crate::machine::board::Board;
-use crate::machine::disk::{Layer, LayerKind};
+use crate::machine::disk::LayerKind;
 
 fn files(kind: LayerKind) -> FileSystem {
-    FileSystem::new(Disk::new(Layer::new(kind, Board::Plain, 16).unwrap(), Board::Plain))
+    FileSystem::new(Disk::new(kind, Board::Plain, 16).unwrap())
 }
 
 fn written(fs: &FileSystem) -> [u64; 3] {
