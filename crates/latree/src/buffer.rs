@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use crate::adapt::Adapt;
 use crate::chip::PageNo;
+use crate::filter::Filter;
 use crate::part::Part;
 
 /// A subtree's root, by its index in the table of them.
@@ -35,8 +36,24 @@ impl Prefix {
     }
 }
 
-/// Pages whose keys ascend.
-pub(crate) type Fragment = Box<[FragmentPage]>;
+/// Pages whose keys ascend, and the filter of their keys if there is one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fragment {
+    pub pages: Box<[FragmentPage]>,
+    pub filter: Option<Filter>,
+}
+
+impl Fragment {
+    /// Whether it may have an operation of `key`.
+    pub(crate) fn may_have(&self, key: &[u8]) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_have(key))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, Filter::heap_bytes);
+        size_of::<FragmentPage>() * self.pages.len() + filter
+    }
+}
 
 /// Memory of a buffer besides its part and its fragments' pages, about.
 pub(crate) const BUFFER_BYTES: usize = size_of::<Buffer>() + 16;
@@ -55,14 +72,26 @@ impl Buffer {
         self.part.is_empty() && self.fragments.is_empty()
     }
 
-    /// Its pages on flash.
+    /// The number of its pages on flash.
     pub(crate) fn pages(&self) -> usize {
-        self.fragments.iter().map(|fragment| fragment.len()).sum()
+        self.fragments.iter().map(|fragment| fragment.pages.len()).sum()
+    }
+
+    pub(crate) fn all_pages(&self) -> impl Iterator<Item = &FragmentPage> {
+        self.fragments.iter().flat_map(|fragment| &fragment.pages)
+    }
+
+    /// Adds pages of a fragment that was divided, which have its filter.
+    pub(crate) fn keep_pages(&mut self, pages: Vec<FragmentPage>, of: &Fragment) {
+        if !pages.is_empty() {
+            self.fragments.push(Fragment { pages: pages.into(), filter: of.filter.clone() });
+        }
     }
 
     /// The memory of its descriptors.
     pub(crate) fn descriptor_bytes(&self) -> usize {
-        size_of::<Fragment>() * self.fragments.capacity() + size_of::<FragmentPage>() * self.pages()
+        let fragments = self.fragments.iter().map(Fragment::heap_bytes).sum::<usize>();
+        size_of::<Fragment>() * self.fragments.capacity() + fragments
     }
 }
 

@@ -77,7 +77,7 @@ impl<C: Chip> LaTree<C> {
             if !buffer.part.iter().all(|entry| is_in(entry.0)) {
                 return Err(Error::Invariant("a buffer has keys of its subtree"));
             }
-            for page in buffer.fragments.iter().flatten() {
+            for page in buffer.all_pages() {
                 let bytes = self.flash.read(page.at, Kind::Fragment)?;
                 let keys: Vec<_> =
                     page::entries(page::payload(&bytes)).map(|entry| entry.0).collect();

@@ -66,8 +66,8 @@ impl<C: Chip> Writer<'_, C> {
         let fragments = u16::try_from(buffer.fragments.len()).unwrap_or(u16::MAX);
         self.bytes(&fragments.to_le_bytes())?;
         for fragment in &buffer.fragments {
-            self.number(fragment.len() as u32)?;
-            for page in fragment {
+            self.number(fragment.pages.len() as u32)?;
+            for page in &fragment.pages {
                 self.number(page.at.0)?;
                 self.bytes(&page.prefix.0)?;
             }

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::gather::Window;
 use crate::nodes::{Builder, Children};
 use crate::page::{self, Entry, Kind};
-use crate::part::Part;
+use crate::part::{Part, Place};
 use crate::planted::{self, Bug};
 use crate::tree::{Descent, LaTree, bottom, has_subtrees};
 
@@ -56,7 +56,7 @@ impl<C: Chip> LaTree<C> {
             let high = nearer(way.high, range.high.as_deref());
             let (ops, rest) = self.gather(id, Window { low: low.clone(), high: high.clone() })?;
             if let Some(reached) = self.apply(level, &ops)? {
-                let is_first = ops.get(0).is_some_and(|first| first.0 == reached);
+                let is_first = ops.get(Part::begin()).is_some_and(|first| first.0 == reached);
                 if !is_first || low != range.low {
                     self.discard(level, &Window { low: range.low, high: Some(reached) })?;
                 }
@@ -93,7 +93,7 @@ impl<C: Chip> LaTree<C> {
                     return self.table.put_back(id, buffer);
                 }
                 (high, _) => {
-                    for page in buffer.fragments.iter().flatten() {
+                    for page in buffer.all_pages() {
                         self.flash.release(page.at);
                     }
                     match high {
@@ -107,11 +107,11 @@ impl<C: Chip> LaTree<C> {
 
     /// Forgets the operations of a buffer before `end`.
     fn discard_before(&mut self, buffer: &mut Buffer, end: &[u8]) -> Result<()> {
-        buffer.part.remove_first(buffer.part.position(end));
+        buffer.part.remove_before(buffer.part.position(end));
         for fragment in core::mem::take(&mut buffer.fragments) {
             let (before, rest) = self.divide_fragment(&fragment, end, false)?;
             before.iter().for_each(|page| self.flash.release(page.at));
-            buffer.fragments.extend((!rest.is_empty()).then(|| rest.into()));
+            buffer.keep_pages(rest, &fragment);
         }
         Ok(())
     }
@@ -120,17 +120,18 @@ impl<C: Chip> LaTree<C> {
     /// Answers the first key that was not moved, when room on the chip or in memory ended.
     fn apply(&mut self, level: u8, ops: &Part) -> Result<Option<Vec<u8>>> {
         let floor = bottom(level, self.k());
-        let mut at = 0;
-        while at < ops.len() {
-            let Some((key, _)) = ops.get(at) else { break };
+        let mut at = Part::begin();
+        while let Some((key, _)) = ops.get(at) {
             let is_crowded =
-                floor > 1 && self.table.descriptor_bytes() > self.plan.descriptors_max() / 4 * 5;
-            if is_crowded || !self.has_room_for_step()? {
+                floor > 1 && self.table.descriptor_bytes() > self.plan.descriptors_max() / 8 * 9;
+            // The first step is done in any case: the buffers below it can be emptied then.
+            let may_end = at > Part::begin();
+            if (is_crowded && may_end) || !self.has_room_for_step()? {
                 return Ok(Some(key.to_vec()));
             }
             let target = if floor > 1 { floor - 1 } else { level.min(2) };
             let way = self.descend(key, target)?;
-            let end = way.high.as_deref().map_or(ops.len(), |high| ops.position(high));
+            let end = way.high.as_deref().map_or(ops.end(), |high| ops.position(high));
             if floor > 1 {
                 self.hand_down(way.last()?.id, ops, at, end)?;
             } else {
@@ -145,12 +146,13 @@ impl<C: Chip> LaTree<C> {
     }
 
     /// Adds operations to the buffer of a subtree below.
-    fn hand_down(&mut self, id: SubtreeId, ops: &Part, from: usize, to: usize) -> Result<()> {
-        let group = || (from..to).filter_map(|at| ops.get(at));
+    fn hand_down(&mut self, id: SubtreeId, ops: &Part, from: Place, to: Place) -> Result<()> {
+        let group = || ops.range(from, to);
         let is_group_large = group().map(page::entry_bytes).sum::<usize>() >= self.flash.capacity();
         if is_group_large && planted::is(Bug::FragmentOlderThanPool) {
             let mut buffer = self.table.take(id)?;
-            let old = core::mem::replace(&mut buffer.part, ops.compacted(from, to));
+            let old = core::mem::take(&mut buffer.part);
+            group().for_each(|entry| buffer.part.insert(entry));
             self.write_part(&mut buffer, false)?;
             buffer.part = old;
             return self.table.put_back(id, buffer);
@@ -166,8 +168,31 @@ impl<C: Chip> LaTree<C> {
         self.flush_excess()
     }
 
+    /// Moves the operations that a buffer above other buffers has in memory to these. Nothing is
+    /// written. The buffer has no fragments.
+    pub(crate) fn hand_down_part(&mut self, id: SubtreeId) -> Result<()> {
+        let target = bottom(self.table.get(id)?.level, self.k()) - 1;
+        let mut buffer = self.table.take(id)?;
+        let mut part = core::mem::take(&mut buffer.part);
+        self.table.put_back(id, buffer)?;
+        while let Some(chunk) = part.take_chunk() {
+            let mut at = Part::begin();
+            while let Some((key, _)) = chunk.get(at) {
+                let way = self.descend(key, target)?;
+                let end = way.high.as_deref().map_or(chunk.end(), |high| chunk.position(high));
+                let below = way.last()?.id;
+                let mut buffer = self.table.take(below)?;
+                chunk.range(at, end).for_each(|entry| buffer.part.insert(entry));
+                self.table.put_back(below, buffer)?;
+                at = end;
+            }
+            self.fit_memory();
+        }
+        Ok(())
+    }
+
     /// Applies operations to the leaves below a node, or to the leaf that is a whole subtree.
-    fn apply_to_leaves(&mut self, way: &Descent, ops: &Part, from: usize, to: usize) -> Result<()> {
+    fn apply_to_leaves(&mut self, way: &Descent, ops: &Part, from: Place, to: Place) -> Result<()> {
         let spot = way.last()?;
         let mut builder = Builder::new(1, self.flash.capacity());
         if spot.level == 1 {
@@ -218,23 +243,23 @@ impl<C: Chip> LaTree<C> {
         builder: &mut Builder,
         leaf: PageNo,
         ops: &Part,
-        range: core::ops::Range<usize>,
+        range: core::ops::Range<Place>,
     ) -> Result<()> {
         let node = self.flash.read(leaf, Kind::Node)?;
         let (mut at, end) = (range.start, range.end);
         for (key, value) in page::entries(page::payload(&node)) {
-            while let Some(op) = ops.get(at).filter(|op| at < end && op.0 < key) {
+            while let Some((op, after)) = ops.next(at).filter(|(op, _)| at < end && op.0 < key) {
                 if op.1.is_some() {
                     builder.push(&mut self.flash, op)?;
                 }
-                at += 1;
+                at = after;
             }
             let is_replaced = at < end && ops.get(at).is_some_and(|op| op.0 == key);
             if value.is_some() && !is_replaced {
                 builder.push(&mut self.flash, (key, value))?;
             }
         }
-        for op in (at..end).filter_map(|at| ops.get(at)).filter(|op| op.1.is_some()) {
+        for op in ops.range(at, end).filter(|op| op.1.is_some()) {
             builder.push(&mut self.flash, op)?;
         }
         Ok(())

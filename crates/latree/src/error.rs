@@ -21,6 +21,13 @@ pub enum Error {
         /// What the options give.
         given_bytes: usize,
     },
+    /// The tree has more subtrees than the memory has room for, in bytes.
+    Subtrees {
+        /// The memory that has room for twice as many.
+        needed_bytes: usize,
+        /// What the options give.
+        given_bytes: usize,
+    },
     /// A key, or a key and its value, is longer than a page's share, in bytes.
     TooLong {
         /// The length of key and value.
@@ -68,6 +75,11 @@ impl fmt::Display for Error {
                 f,
                 "{given_bytes} bytes of memory are below the least that works on this chip: give \
                  the tree {needed_bytes} bytes"
+            ),
+            Self::Subtrees { needed_bytes, given_bytes } => write!(
+                f,
+                "{given_bytes} bytes of memory are too little for the tree's table of subtrees: \
+                 open it with {needed_bytes}, or create it with more levels in a subtree"
             ),
             Self::TooLong { found, limit } => write!(
                 f,

@@ -88,19 +88,18 @@ impl Batch {
     }
 
     pub(crate) fn add_part(&mut self, part: &Part) {
-        let from = part.position(&self.window.low);
-        let to = self.window.high.as_deref().map_or(part.len(), |high| part.position(high));
-        let (mut at, mut added) = (0, 0);
-        while from + at < to && added < self.share {
-            let place = match self.direction {
-                Direction::Forward => from + at,
-                Direction::Backward => to - 1 - at,
+        let mut from = part.position(&self.window.low);
+        let mut to = self.window.high.as_deref().map_or(part.end(), |high| part.position(high));
+        let mut added = 0;
+        while from < to && added < self.share {
+            let found = match self.direction {
+                Direction::Forward => part.next(from).inspect(|(_, next)| from = *next),
+                Direction::Backward => part.before(to).inspect(|(_, before)| to = *before),
             };
-            let Some(entry) = part.get(place) else { return };
+            let Some((entry, _)) = found else { return };
             added += page::entry_bytes(entry);
             self.ops.insert(entry);
-            at += 1;
-            if added >= self.share && from + at < to {
+            if added >= self.share && from < to {
                 self.ends_at(entry.0);
             }
         }
@@ -155,11 +154,11 @@ impl Batch {
             Direction::Forward => {
                 let mut next = end;
                 next.push(0);
-                self.ops.keep(0, self.ops.position(&next));
+                self.ops.truncate(self.ops.position(&next));
                 (self.ops, Some(Window { low: next, high: self.window.high }))
             }
             Direction::Backward => {
-                self.ops.keep(self.ops.position(&end), self.ops.len());
+                self.ops.remove_before(self.ops.position(&end));
                 (self.ops, Some(Window { low: self.window.low, high: Some(end) }))
             }
         }
@@ -171,7 +170,7 @@ impl<C: Chip> LaTree<C> {
     pub(crate) fn add_buffer(&mut self, batch: &mut Batch, id: SubtreeId) -> Result<()> {
         let Some(buffer) = self.table.buffer(id)? else { return Ok(()) };
         for fragment in &buffer.fragments {
-            batch.add_fragment(&mut self.flash, fragment)?;
+            batch.add_fragment(&mut self.flash, &fragment.pages)?;
         }
         batch.add_part(&buffer.part);
         Ok(())

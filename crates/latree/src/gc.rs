@@ -21,7 +21,8 @@ const WEAR_SPREAD_MAX: u32 = 32;
 impl<C: Chip> LaTree<C> {
     /// Blocks that a checkpoint, a recovery and a collection need.
     fn low_blocks(&self) -> usize {
-        let table = 16 * self.table.len() + 2 * self.table.descriptor_bytes();
+        // The stream of a checkpoint: subtrees, and pages of fragments.
+        let table = 16 * self.table.len() + 20 * self.table.pages();
         let bytes = table + self.table.pool_bytes().max(self.pool_max);
         let pages = bytes / self.flash.capacity() + 4 + self.plan.log_pages_max as usize;
         pages.div_ceil(self.flash.space.pages_per_block() as usize) + 4
@@ -41,11 +42,24 @@ impl<C: Chip> LaTree<C> {
         if self.is_collecting {
             return Ok(self.flash.space.free_blocks() > self.low_blocks());
         }
+        self.make_room(self.step_pages())?;
+        Ok(true)
+    }
+
+    /// The most pages that a step of an emptying programs, about.
+    fn step_pages(&self) -> usize {
         let batch = 2 * self.plan.batch / self.flash.capacity();
         let children = self.flash.capacity() / 16;
         let in_block = self.flash.space.pages_per_block() as usize;
-        self.make_room(batch + children.min(in_block) + 24)?;
-        Ok(true)
+        batch + children.min(in_block) + 24
+    }
+
+    /// Pages that may be in use while a step has room: without the reserve, the step's pages and
+    /// the blocks that are open.
+    pub(crate) fn capacity_pages(&self) -> u64 {
+        let in_block = self.flash.space.pages_per_block() as usize;
+        let blocks = self.reserve_blocks() + self.step_pages().div_ceil(in_block) + 3;
+        self.flash.space.usable_pages().saturating_sub((blocks * in_block) as u64)
     }
 
     /// Makes room for `pages` pages of nodes or fragments.
@@ -66,6 +80,7 @@ impl<C: Chip> LaTree<C> {
 
     fn collect_until(&mut self, needed: usize) -> Result<()> {
         let mut collected = 0;
+        self.flash.space.begin_collecting();
         while self.flash.space.free_blocks() < needed {
             let releasable = self.flash.space.releasable();
             let must_release = self.flash.space.free_blocks() <= self.low_blocks()
@@ -75,7 +90,6 @@ impl<C: Chip> LaTree<C> {
                 continue;
             }
             let victim = self.victim(collected);
-            // What moves costs more than it gains when this is reached.
             let Some(victim) = victim.filter(|_| collected < self.flash.chip.blocks()) else {
                 // A checkpoint also frees the log.
                 if releasable > 0 || self.log.programmed > 3 {
@@ -101,11 +115,15 @@ impl<C: Chip> LaTree<C> {
     }
 
     /// The block to collect: that with the fewest live pages; the least worn one now and then, when
-    /// the chip is worn unevenly. None if that would gain nothing.
+    /// the chip is worn unevenly. None if that would gain nothing. A block that this collection has
+    /// filled is left: the nodes above those that are moved are written with each of them, and the
+    /// block that has them would be chosen again and again.
     fn victim(&self, collected: u32) -> Option<BlockNo> {
         let space = &self.flash.space;
-        let closed =
-            || space.numbered().filter(|(_, block)| block.state == State::Closed && block.live > 0);
+        let closed = || {
+            let used = space.numbered().filter(|(_, block)| block.live > 0);
+            used.filter(|(number, block)| block.state == State::Closed && !space.is_opened(*number))
+        };
         let (least, greatest) = space.wear();
         if greatest - least > WEAR_SPREAD_MAX && collected == 0 {
             let coldest = closed().map(|(number, _)| (space.erases(number), number)).min();
@@ -197,7 +215,7 @@ impl<C: Chip> LaTree<C> {
         self.stats.moved_fragments += 1;
         let new = self.flash.write(Kind::Fragment, 0, 0, page::payload(bytes))?;
         let mut buffer = self.table.take(id)?;
-        let pages = buffer.fragments.iter_mut().flat_map(|fragment| fragment.iter_mut());
+        let pages = buffer.fragments.iter_mut().flat_map(|fragment| &mut fragment.pages);
         pages.filter(|page| page.at == at).for_each(|page| page.at = new);
         self.flash.release(at);
         self.table.put_back(id, buffer)
@@ -207,7 +225,7 @@ impl<C: Chip> LaTree<C> {
     fn owner(&mut self, at: PageNo, key: &[u8]) -> Result<Option<(SubtreeId, usize)>> {
         for spot in self.descend(key, 1)?.spots {
             let Some(buffer) = self.table.buffer(spot.id)? else { continue };
-            if buffer.fragments.iter().flatten().any(|page| page.at == at) {
+            if buffer.all_pages().any(|page| page.at == at) {
                 return Ok(Some((spot.id, buffer.pages())));
             }
         }

@@ -29,6 +29,7 @@ mod checkpoint;
 pub mod chip;
 mod empty;
 pub mod error;
+mod filter;
 mod flash;
 mod gather;
 mod gc;

@@ -1,13 +1,13 @@
 //! Writing nodes: pages are filled from ordered entries, and take the places of others.
 //!
 //! N1: a node that is written anew is written with its ancestors up to the root of its subtree. N2:
-//! the keys below a child are at least its key in the parent; the first child of a node has all
-//! keys before it too. N3: a node is never empty; a leaf without keys has a removal of a key of its
+//! the keys below a child are at least its key in the parent, which is as short as that allows; the
+//! first child of a node has all keys before it too. N3: a node is never empty; a leaf without keys has a removal of a key of its
 //! range.
 
 use alloc::vec::Vec;
 
-use crate::buffer::{Buffer, FragmentPage, Prefix, SubtreeId};
+use crate::buffer::{Buffer, Fragment, FragmentPage, Prefix, SubtreeId};
 use crate::chip::{Chip, PageNo};
 use crate::error::{Error, Result};
 use crate::flash::Flash;
@@ -50,13 +50,22 @@ pub(crate) struct Builder {
     capacity: usize,
     /// The bound of the page that comes next, if it is not its first key.
     low: Option<Vec<u8>>,
+    /// The last key of the leaf before.
+    last: Option<Vec<u8>>,
     pending: Vec<u8>,
     pub out: Children,
 }
 
 impl Builder {
     pub(crate) fn new(level: u8, capacity: usize) -> Self {
-        Self { level, capacity, low: None, pending: Vec::new(), out: Children::default() }
+        Self {
+            level,
+            capacity,
+            low: None,
+            last: None,
+            pending: Vec::new(),
+            out: Children::default(),
+        }
     }
 
     /// Entries of a child with the bound `low` follow.
@@ -95,7 +104,7 @@ impl Builder {
     /// Writes a page of the first entries: as few as have `bytes`.
     fn emit<C: Chip>(&mut self, flash: &mut Flash<C>, bytes: usize) -> Result<()> {
         let (mut taken, mut rest) = (0, self.pending.as_slice());
-        let mut first = None;
+        let (mut first, mut last) = (None, None);
         while taken < bytes {
             let Some((entry, after)) = page::first(rest) else { break };
             let size = page::entry_bytes(entry);
@@ -103,16 +112,27 @@ impl Builder {
                 break;
             }
             first.get_or_insert(entry.0);
+            last = Some(entry.0);
             (taken, rest) = (taken + size, after);
         }
-        let first = first.ok_or(Error::Invariant("an entry fits a page"))?.to_vec();
+        let first = first.ok_or(Error::Invariant("an entry fits a page"))?;
+        let low =
+            self.low.take().unwrap_or_else(|| separator(self.last.as_deref(), first).to_vec());
+        // The keys of inner nodes are bounds: there are keys up to the next one.
+        self.last = last.filter(|_| self.level == 1).map(<[u8]>::to_vec);
         let payload = self.pending.get(..taken).unwrap_or(&[]);
         let at = flash.write(Kind::Node, self.level, 0, payload)?;
         self.pending.drain(..taken);
-        let low = self.low.take();
-        self.out.push(low.as_deref().unwrap_or(&first), at.0);
+        self.out.push(&low, at.0);
         Ok(())
     }
+}
+
+/// The shortest bound between two neighbouring keys of leaves: above `last` and at most `first`.
+fn separator<'a>(last: Option<&[u8]>, first: &'a [u8]) -> &'a [u8] {
+    let Some(last) = last else { return first };
+    let common = last.iter().zip(first).take_while(|(a, b)| a == b).count();
+    first.get(..=common).unwrap_or(first)
 }
 
 impl<C: Chip> LaTree<C> {
@@ -245,8 +265,8 @@ impl<C: Chip> LaTree<C> {
         let fragments = core::mem::take(&mut left.fragments);
         for fragment in fragments {
             let (low, high) = self.divide_fragment(&fragment, key, true)?;
-            left.fragments.extend((!low.is_empty()).then(|| low.into()));
-            right.fragments.extend((!high.is_empty()).then(|| high.into()));
+            left.keep_pages(low, &fragment);
+            right.keep_pages(high, &fragment);
         }
         self.table.put_back(id, left)?;
         self.table.put_back(to, right.into())
@@ -256,14 +276,14 @@ impl<C: Chip> LaTree<C> {
     /// again, its first half only if `keeps_first`.
     pub(crate) fn divide_fragment(
         &mut self,
-        fragment: &[FragmentPage],
+        fragment: &Fragment,
         key: &[u8],
         keeps_first: bool,
     ) -> Result<(Vec<FragmentPage>, Vec<FragmentPage>)> {
         let prefix = Prefix::of(key);
         let (mut left, mut right) = (Vec::new(), Vec::new());
-        for (at, page) in fragment.iter().enumerate() {
-            let is_before = fragment.get(at + 1).is_some_and(|next| next.prefix < prefix);
+        for (at, page) in fragment.pages.iter().enumerate() {
+            let is_before = fragment.pages.get(at + 1).is_some_and(|next| next.prefix < prefix);
             if is_before {
                 left.push(*page);
                 continue;

@@ -33,6 +33,8 @@ impl<C: Chip> LaTree<C> {
             log: Log::default(),
             due: VecDeque::new(),
             pool_max: 0,
+            pool_parts: 2,
+            has_filters: false,
             is_collecting: false,
             is_emptying: false,
             is_poisoned: false,
@@ -85,6 +87,9 @@ impl<C: Chip> LaTree<C> {
         // The cache has room when it is known what the table takes.
         tree.flash.set_cache(0);
         tree.restore(&pages)?;
+        if tree.table.bytes() > tree.plan.shared {
+            return Err(tree.too_many_subtrees());
+        }
         tree.divide_memory();
         tree.count_live()?;
         tree.flash.space.forget_held();
@@ -251,7 +256,7 @@ impl<C: Chip> LaTree<C> {
     fn count_subtree(&mut self, id: SubtreeId) -> Result<()> {
         let subtree = self.table.get(id)?;
         let mut stack = Vec::from([(subtree.root, subtree.level)]);
-        for page in subtree.buffer.iter().flat_map(|buffer| buffer.fragments.iter().flatten()) {
+        for page in subtree.buffer.iter().flat_map(|buffer| buffer.all_pages()) {
             self.flash.space.add_live(page.at);
         }
         while let Some((at, level)) = stack.pop() {
@@ -379,7 +384,7 @@ impl<C: Chip> Reader<'_, C> {
                 let prefix = self.bytes(8)?.try_into().unwrap_or([0; 8]);
                 pages.push(FragmentPage { at, prefix: Prefix(prefix) });
             }
-            buffer.fragments.push(Fragment::from(pages));
+            buffer.fragments.push(Fragment { pages: pages.into(), filter: None });
         }
         for _ in 0..self.number()? {
             let head = self.bytes(page::ENTRY_BYTES)?;

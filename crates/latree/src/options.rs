@@ -3,7 +3,8 @@
 //! The memory has fixed parts (8 bytes for each block, pages in flight) and parts that grow with
 //! the tree (subtrees, and the pages of buffers on flash). What is left is divided between the
 //! *pool* of operations that wait in memory and the *cache* of nodes; their shares follow the
-//! workload. Where too little is left, the buffers that hold most descriptors are emptied.
+//! workload. Where descriptors take a third, the buffers that hold most are emptied; where the table
+//! of subtrees takes so much that nothing else would be left, puts are refused.
 
 use alloc::format;
 
@@ -38,7 +39,7 @@ pub enum Buffering {
 pub struct Options {
     /// Memory of the tree, all included, in bytes; 128 KiB by default.
     pub memory_bytes: usize,
-    /// Levels of a subtree, 1 to 3; 2 by default. It is part of the format.
+    /// Levels of a subtree, 1 to 3; 3 by default. It is part of the format.
     pub subtree_levels: u8,
     /// How buffers are read.
     pub scan: Scan,
@@ -50,7 +51,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             memory_bytes: 128 << 10,
-            subtree_levels: 2,
+            subtree_levels: 3,
             scan: Scan::Sorted,
             buffering: Buffering::Adaptive,
         }
@@ -75,6 +76,11 @@ pub(crate) struct Plan {
 const POOL_PAGES_MIN: usize = 4;
 const CACHE_PAGES_MIN: usize = 8;
 
+/// The least memory of pool and cache.
+const fn pool_and_cache_min(page_bytes: usize) -> usize {
+    POOL_PAGES_MIN * page_bytes + CACHE_PAGES_MIN * (page_bytes + CACHED_BYTES)
+}
+
 impl Plan {
     /// The plan for a chip.
     ///
@@ -98,10 +104,10 @@ impl Plan {
         }
         let memory = options.memory_bytes;
         let batch = (memory / 32).clamp(page, 8 * page);
-        let fragments_max = (memory / 16 / page).clamp(4, 32);
+        let fragments_max = (memory / 16 / page).clamp(4, 16);
         // The log's page, a page that is programmed, two of a builder, and a batch.
         let fixed = |batch: usize| Space::heap_bytes(blocks) + 5 * page + 2 * batch + 1024;
-        let least = POOL_PAGES_MIN * page + CACHE_PAGES_MIN * (page + CACHED_BYTES);
+        let least = pool_and_cache_min(page);
         let Some(shared) = memory.checked_sub(fixed(batch)).filter(|shared| *shared >= 2 * least)
         else {
             // A batch is at most a sixteenth of the memory, and a page at least.
@@ -114,17 +120,23 @@ impl Plan {
     }
 
     /// The bytes of the pool and the pages of the cache, when subtrees and descriptors take
-    /// `taken` bytes and the pool gets one of `parts` parts of what is left.
-    pub(crate) fn divide(&self, taken: usize, parts: usize) -> (usize, usize) {
+    /// `taken` bytes, the pool has `filled`, and gets one of `parts` parts of what is left.
+    pub(crate) fn divide(&self, taken: usize, filled: usize, parts: usize) -> (usize, usize) {
         let left = self.shared.saturating_sub(taken);
         let pool = (left / parts.max(2)).max(POOL_PAGES_MIN * self.page_bytes);
-        let pages = left.saturating_sub(pool) / (self.page_bytes + CACHED_BYTES);
+        let pages = left.saturating_sub(pool.max(filled)) / (self.page_bytes + CACHED_BYTES);
         (pool, pages.max(CACHE_PAGES_MIN))
+    }
+
+    /// The most memory that the table of subtrees may take for puts to be admitted.
+    pub(crate) fn table_max(&self) -> usize {
+        let least = pool_and_cache_min(self.page_bytes);
+        self.shared.saturating_sub(self.descriptors_max() + least)
     }
 
     /// The most memory that descriptors of buffers and of their pages take.
     pub(crate) fn descriptors_max(&self) -> usize {
-        self.shared / 4
+        self.shared / 3
     }
 }
 
@@ -136,6 +148,11 @@ pub(crate) fn pool_parts(lookups: u64, updates: u64) -> usize {
         1..4 => 4,
         _ => 10,
     }
+}
+
+/// Whether fragments get filters, by the lookups and updates since the pool was last flushed.
+pub(crate) fn has_filters(lookups: u64, updates: u64) -> bool {
+    lookups.saturating_mul(16) >= updates.max(1)
 }
 
 /// The greatest size of a key and its value: a quarter of a page, so that a node has four.

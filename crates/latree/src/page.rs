@@ -148,13 +148,17 @@ pub(crate) fn append(to: &mut alloc::vec::Vec<u8>, (key, value): Entry<'_>) {
     to.extend_from_slice(value.unwrap_or(&[]));
 }
 
-/// Writes an entry over bytes of its size.
-pub(crate) fn write(bytes: &mut [u8], entry: Entry<'_>) {
+/// Puts an entry in the place of the bytes of `old`.
+pub(crate) fn splice(
+    bytes: &mut alloc::vec::Vec<u8>,
+    old: core::ops::Range<usize>,
+    (key, value): Entry<'_>,
+) {
     let length = |bytes: &[u8]| u16::try_from(bytes.len()).unwrap_or(REMOVED - 1);
-    put(bytes, 0, &length(entry.0).to_le_bytes());
-    put(bytes, 2, &entry.1.map_or(REMOVED, length).to_le_bytes());
-    put(bytes, ENTRY_BYTES, entry.0);
-    put(bytes, ENTRY_BYTES + entry.0.len(), entry.1.unwrap_or(&[]));
+    let head = length(key).to_le_bytes().into_iter();
+    let head = head.chain(value.map_or(REMOVED, length).to_le_bytes());
+    let body = key.iter().chain(value.unwrap_or(&[])).copied();
+    bytes.splice(old, head.chain(body));
 }
 
 /// The entry at the beginning of `bytes`, and what follows; none at the end or where it is cut.

@@ -5,20 +5,25 @@ use alloc::vec::Vec;
 use crate::buffer::{Buffer, Fragment, SubtreeId};
 use crate::chip::Chip;
 use crate::error::{Error, Result};
-use crate::options::{Buffering, pool_parts};
+use crate::filter::Keys;
+use crate::options::{Buffering, Scan, has_filters, pool_parts};
 use crate::page::{self, Kind};
+use crate::part::Part;
 use crate::tree::{LaTree, bottom};
 
 impl<C: Chip> LaTree<C> {
     /// Makes room in memory and on the chip for an operation.
     ///
     /// # Errors
-    /// [`Error::Full`]: the operation is not done.
+    /// [`Error::Full`], [`Error::Subtrees`]: the operation is not done.
     pub(crate) fn admit(&mut self, is_put: bool) -> Result<()> {
+        if is_put && self.table.bytes() > self.plan.table_max() {
+            return Err(self.too_many_subtrees());
+        }
         // Removals and the moves of an emptying need room when puts have none.
-        let parts = if is_put { 11 } else { 14 };
+        let parts = if is_put { 13 } else { 15 };
         if self.used_sixteenths() > parts {
-            self.relieve()?;
+            while self.used_sixteenths() > parts && self.relieve()? {}
             if self.used_sixteenths() > parts && self.log.programmed > 3 {
                 // A long log is no reason to refuse.
                 self.make_room(0)?;
@@ -32,21 +37,26 @@ impl<C: Chip> LaTree<C> {
         self.empty_due()
     }
 
-    /// How many sixteenths of the chip, without its reserve, are in use.
-    fn used_sixteenths(&self) -> u64 {
-        let space = &self.flash.space;
-        let reserve = self.reserve_blocks() as u64 * u64::from(space.pages_per_block());
-        let capacity = space.usable_pages().saturating_sub(reserve).max(1);
-        let pool = self.table.pool_bytes().div_ceil(self.flash.capacity()) as u64;
-        (space.live_pages() + pool) * 16 / capacity
+    pub(crate) fn too_many_subtrees(&self) -> Error {
+        let given_bytes = self.options.memory_bytes;
+        let needed_bytes = given_bytes.max(4 * self.table.bytes()).saturating_mul(2);
+        Error::Subtrees { needed_bytes, given_bytes }
     }
 
-    /// Empties the largest buffer of a chip that is nearly full.
-    fn relieve(&mut self) -> Result<()> {
-        let Some(id) = self.largest(Self::load) else { return Ok(()) };
+    /// How many sixteenths of the pages that may be in use are.
+    fn used_sixteenths(&self) -> u64 {
+        let pool = self.table.pool_bytes().div_ceil(self.flash.capacity()) as u64;
+        (self.flash.space.live_pages() + pool) * 16 / self.capacity_pages().max(1)
+    }
+
+    /// Empties the largest buffer with pages of a chip that is nearly full. Answers whether there
+    /// was one: each time there are fewer.
+    fn relieve(&mut self) -> Result<bool> {
+        let lowest = self.largest(Self::load_above_leaves);
+        let Some(id) = lowest.or_else(|| self.largest(Self::load)) else { return Ok(false) };
         let done = self.empty_keyless(id)?;
         self.stats.sized_empties += u64::from(done);
-        Ok(())
+        Ok(done)
     }
 
     fn load(&self, id: SubtreeId) -> usize {
@@ -74,17 +84,43 @@ impl<C: Chip> LaTree<C> {
                 buffer.map_or(0, |buffer| buffer.part.heap_bytes())
             };
             let Some(id) = self.largest(part) else { return Ok(()) };
+            if !self.is_emptying && self.is_handed_down(id)? {
+                self.hand_down_part(id)?;
+                self.stats.handed_down += 1;
+                continue;
+            }
             self.flush_part(id, true)?;
             self.divide_memory();
         }
         Ok(())
     }
 
-    /// Divides memory between pool and cache, by what subtrees take and by the workload.
+    /// Whether the part of a buffer is moved to the buffers below it and not flushed: where each of
+    /// these then has about half a page in memory, flushing the largest of them writes a page that
+    /// need not be moved again.
+    fn is_handed_down(&self, id: SubtreeId) -> Result<bool> {
+        let level = self.table.get(id)?.level;
+        // Older operations that stayed in fragments would hide those that are moved.
+        let has_fragments = self.table.buffer(id)?.is_some_and(|buffer| buffer.pages() > 0);
+        if has_fragments || bottom(level, self.k()) == 1 {
+            return Ok(false);
+        }
+        let below = self.table.iter().filter(|(_, subtree)| subtree.level < level).count();
+        Ok(self.pool_max >= below * self.flash.capacity() / 2)
+    }
+
+    /// Divides memory between pool and cache anew, by the workload since the last time.
     pub(crate) fn divide_memory(&mut self) {
-        let parts = pool_parts(self.mix.0, self.mix.1);
+        self.pool_parts = pool_parts(self.mix.0, self.mix.1);
+        self.has_filters = self.options.scan == Scan::Sorted && has_filters(self.mix.0, self.mix.1);
         self.mix = (0, 0);
-        let (pool, pages) = self.plan.divide(self.table.taken_bytes(), parts);
+        self.fit_memory();
+    }
+
+    /// Fits pool and cache to what subtrees and descriptors take now.
+    pub(crate) fn fit_memory(&mut self) {
+        let (taken, filled) = (self.table.taken_bytes(), self.table.pool_bytes());
+        let (pool, pages) = self.plan.divide(taken, filled, self.pool_parts);
         self.pool_max = pool;
         self.flash.set_cache(pages);
     }
@@ -112,28 +148,33 @@ impl<C: Chip> LaTree<C> {
 
     /// See [`LaTree::flush_part`]; room was made.
     pub(crate) fn write_part(&mut self, buffer: &mut Buffer, only_whole: bool) -> Result<()> {
-        let mut fragment = Vec::new();
-        let (mut done, mut payload) = (0, Vec::new());
+        let mut pages = Vec::new();
+        let mut keys = self.has_filters.then(|| Keys::new(buffer.part.len()));
+        let (mut done, mut payload) = (Part::begin(), Vec::new());
         payload.reserve_exact(self.flash.capacity());
-        while done < buffer.part.len() {
+        while done < buffer.part.end() {
             let mut end = done;
             payload.clear();
-            while let Some(entry) = buffer.part.get(end) {
+            while let Some((entry, next)) = buffer.part.next(end) {
                 if payload.len() + page::entry_bytes(entry) > self.flash.capacity() {
                     break;
                 }
                 page::append(&mut payload, entry);
-                end += 1;
+                end = next;
             }
-            if only_whole && end == buffer.part.len() && !fragment.is_empty() {
+            if only_whole && end == buffer.part.end() && !pages.is_empty() {
                 break;
             }
-            fragment.push(self.write_fragment_page(&payload)?);
+            pages.push(self.write_fragment_page(&payload)?);
+            if let Some(keys) = &mut keys {
+                page::entries(&payload).for_each(|entry| keys.add(entry.0));
+            }
             done = end;
         }
-        buffer.part.remove_first(done);
-        if !fragment.is_empty() {
-            buffer.fragments.push(Fragment::from(fragment));
+        buffer.part.remove_before(done);
+        if !pages.is_empty() {
+            let filter = keys.map(Keys::finish);
+            buffer.fragments.push(Fragment { pages: pages.into(), filter });
         }
         Ok(())
     }
@@ -155,8 +196,9 @@ impl<C: Chip> LaTree<C> {
                 self.due.push_front(due);
             }
             match self.empty_keyless(id) {
-                Ok(done) => self.stats.sized_empties += u64::from(done),
-                Err(Error::Full) => return Ok(()),
+                Ok(true) => self.stats.sized_empties += 1,
+                // It ended early. Another operation goes on.
+                Ok(false) | Err(Error::Full) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -169,7 +211,7 @@ impl<C: Chip> LaTree<C> {
         let Some(buffer) = (if is_there { self.table.buffer(id)? } else { None }) else {
             return Ok(false);
         };
-        let key = match (buffer.part.get(0), buffer.fragments.iter().flatten().next()) {
+        let key = match (buffer.part.get(Part::begin()), buffer.all_pages().next()) {
             (Some((key, _)), _) => key.to_vec(),
             (None, Some(first)) => {
                 let bytes = self.flash.read(first.at, Kind::Fragment)?;

@@ -6,8 +6,8 @@ use crate::buffer::SubtreeId;
 use crate::chip::Chip;
 use crate::error::Result;
 use crate::gather::{Batch, Direction, Window};
-use crate::part::Part;
-use crate::tree::LaTree;
+use crate::part::{Part, Place};
+use crate::tree::{LaTree, PAGE};
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -21,7 +21,7 @@ pub struct Range<'a, C> {
     direction: Direction,
     batch: Part,
     /// Entries of the batch that are still to be answered.
-    left: core::ops::Range<usize>,
+    left: core::ops::Range<Place>,
 }
 
 impl<C: Chip> LaTree<C> {
@@ -31,7 +31,13 @@ impl<C: Chip> LaTree<C> {
         let is_empty = to.is_some_and(|to| to <= from);
         let window = Window { low: from.to_vec(), high: to.map(<[u8]>::to_vec) };
         let rest = (!is_empty).then_some(window);
-        Range { tree: self, rest, direction, batch: Part::default(), left: 0..0 }
+        Range {
+            tree: self,
+            rest,
+            direction,
+            batch: Part::default(),
+            left: Part::begin()..Part::begin(),
+        }
     }
 
     /// Gathers a batch at one end of a window: of one leaf at most.
@@ -71,7 +77,7 @@ impl<C: Chip> LaTree<C> {
             self.add_buffer(&mut batch, *id)?;
             let pages = self.table.buffer(*id)?.map_or(0, |buffer| buffer.fragments.len());
             if pages > 0 {
-                scanned.push((*id, pages as u64));
+                scanned.push((*id, pages as u64 * PAGE));
             }
         }
         let (ops, rest) = batch.finish();
@@ -104,20 +110,24 @@ impl<C: Chip> Range<'_, C> {
     /// Errors of the chip.
     pub fn next_entry(&mut self) -> Result<Option<Pair>> {
         loop {
-            let at = match self.direction {
-                Direction::Forward => self.left.next(),
-                Direction::Backward => self.left.next_back(),
-            };
-            if let Some(at) = at {
-                if let Some((key, Some(value))) = self.batch.get(at) {
+            while self.left.start < self.left.end {
+                let found = match self.direction {
+                    Direction::Forward => self.batch.next(self.left.start),
+                    Direction::Backward => self.batch.before(self.left.end),
+                };
+                let Some(((key, value), place)) = found else { break };
+                match self.direction {
+                    Direction::Forward => self.left.start = place,
+                    Direction::Backward => self.left.end = place,
+                }
+                if let Some(value) = value {
                     return Ok(Some((key.to_vec(), value.to_vec())));
                 }
-                continue;
             }
             let Some(window) = self.rest.take() else { return Ok(None) };
             let direction = self.direction;
             let (batch, rest) = self.tree.guarded(|tree| tree.range_batch(window, direction))?;
-            (self.left, self.batch, self.rest) = (0..batch.len(), batch, rest);
+            (self.left, self.batch, self.rest) = (Part::begin()..batch.end(), batch, rest);
         }
     }
 }

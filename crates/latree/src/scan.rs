@@ -3,16 +3,27 @@
 use alloc::vec::Vec;
 
 use crate::adapt::touched;
-use crate::buffer::{SubtreeId, candidates};
+use crate::buffer::{Buffer, Fragment, SubtreeId, candidates};
 use crate::chip::Chip;
 use crate::error::{Error, Result};
 use crate::options::{Buffering, Scan};
 use crate::page::{self, Kind};
-use crate::tree::{LaTree, Scanned, bottom};
+use crate::tree::{LaTree, PAGE, Scanned, bottom};
 
 impl<C: Chip> LaTree<C> {
-    /// Searches a buffer, the newest operation first. Answers what it says of the key, and the
-    /// pages that scanning its fragments costs, if that was necessary.
+    /// What scanning the fragments of a buffer costs a lookup, in 64ths of a page. A filter says
+    /// "maybe" of one in a hundred other keys; a page that has the key spares reading the leaf.
+    fn scan_cost(&self, buffer: &Buffer) -> u64 {
+        let cost = |fragment: &Fragment| match (self.options.scan, &fragment.filter) {
+            (Scan::Whole, _) => PAGE * fragment.pages.len() as u64,
+            (Scan::Sorted, None) => PAGE,
+            (Scan::Sorted, Some(_)) => 1,
+        };
+        buffer.fragments.iter().map(cost).sum()
+    }
+
+    /// Searches a buffer, the newest operation first. Answers what it says of the key, and what
+    /// scanning its fragments costs, if that was necessary.
     #[expect(clippy::option_option, reason = "nothing, a removal, a value")]
     pub(crate) fn scan_buffer(
         &mut self,
@@ -23,17 +34,14 @@ impl<C: Chip> LaTree<C> {
         if let Some(value) = buffer.part.find(key) {
             return Ok((Some(value.map(<[u8]>::to_vec)), 0));
         }
-        let cost = match self.options.scan {
-            Scan::Whole => buffer.pages() as u64,
-            Scan::Sorted => buffer.fragments.len() as u64,
-        };
+        let cost = self.scan_cost(buffer);
         let mut found = None;
-        for fragment in buffer.fragments.iter().rev() {
+        for fragment in buffer.fragments.iter().rev().filter(|fragment| fragment.may_have(key)) {
             let pages = match self.options.scan {
-                Scan::Whole => 0..fragment.len(),
-                Scan::Sorted => candidates(fragment, key),
+                Scan::Whole => 0..fragment.pages.len(),
+                Scan::Sorted => candidates(&fragment.pages, key),
             };
-            for page in fragment.get(pages).unwrap_or(&[]).iter().rev() {
+            for page in fragment.pages.get(pages).unwrap_or(&[]).iter().rev() {
                 let bytes = self.flash.read(page.at, Kind::Fragment)?;
                 self.stats.scanned_pages += 1;
                 let entry = page::entries(page::payload(&bytes)).find(|entry| entry.0 == key);
@@ -58,10 +66,10 @@ impl<C: Chip> LaTree<C> {
         }
         let read_ns = self.flash.chip.costs().read_ns;
         let mut paid = Vec::new();
-        for (id, pages) in scanned {
+        for (id, cost) in scanned {
             let empty_ns = self.empty_cost_ns(*id)?;
             let mut buffer = self.table.take(*id)?;
-            let is_paid = buffer.adapt.looked_up(pages.saturating_mul(read_ns), empty_ns);
+            let is_paid = buffer.adapt.looked_up(cost.saturating_mul(read_ns) / PAGE, empty_ns);
             self.table.put_back(*id, buffer)?;
             if is_paid {
                 paid.push(*id);

@@ -48,6 +48,8 @@ pub(crate) struct Space {
     retired: usize,
     live: u64,
     open: [Option<(BlockNo, u32)>; 3],
+    /// Blocks that were opened since [`Space::begin_collecting`].
+    opened: Vec<BlockNo>,
 }
 
 impl Space {
@@ -61,6 +63,7 @@ impl Space {
             retired: 0,
             live: 0,
             open: [None; 3],
+            opened: Vec::new(),
         }
     }
 
@@ -179,9 +182,20 @@ impl Space {
     /// Opens an erased block for a stream.
     pub(crate) fn open(&mut self, stream: Stream, block: BlockNo) {
         self.set_state(block, State::Open);
+        self.opened.push(block);
         if let Some(place) = self.open.get_mut(stream as usize) {
             *place = Some((block, 0));
         }
+    }
+
+    /// From now on [`Space::is_opened`] tells the blocks that a collection has filled.
+    pub(crate) fn begin_collecting(&mut self) {
+        self.opened.clear();
+    }
+
+    /// Whether a block was opened since the collection began.
+    pub(crate) fn is_opened(&self, block: BlockNo) -> bool {
+        self.opened.contains(&block)
     }
 
     /// Retires a block; its live pages stay readable.

@@ -15,6 +15,8 @@ pub struct Stats {
     pub adaptive_empties: u64,
     /// Emptyings for the size of a buffer, or of all of them.
     pub sized_empties: u64,
+    /// Parts in memory that were moved to the buffers below instead of being flushed.
+    pub handed_down: u64,
     /// Emptyings before a block is collected.
     pub collected_empties: u64,
     /// Nodes that were moved to collect a block.

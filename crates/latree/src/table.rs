@@ -79,9 +79,14 @@ impl Table {
         self.buffers * BUFFER_BYTES + self.descriptor_bytes
     }
 
+    /// Memory of the table without the buffers.
+    pub(crate) fn bytes(&self) -> usize {
+        self.groups.len() * GROUP * size_of::<Option<Subtree>>()
+    }
+
     /// Memory of all but the pool.
     pub(crate) fn taken_bytes(&self) -> usize {
-        self.groups.len() * GROUP * size_of::<Option<Subtree>>() + self.descriptor_bytes()
+        self.bytes() + self.descriptor_bytes()
     }
 
     /// Adds a subtree with an empty buffer.

@@ -34,6 +34,10 @@ pub struct LaTree<C> {
     /// Buffers that are to be emptied for their size.
     pub(crate) due: VecDeque<SubtreeId>,
     pub(crate) pool_max: usize,
+    /// The pool has one of so many parts of what it shares with the cache.
+    pub(crate) pool_parts: usize,
+    /// Whether new fragments get filters.
+    pub(crate) has_filters: bool,
     pub(crate) is_collecting: bool,
     pub(crate) is_emptying: bool,
     /// Subtrees that lost their last leaf, and a key of their range.
@@ -81,7 +85,10 @@ impl Descent {
     }
 }
 
-/// Buffers that a lookup scanned, and the pages that their scans cost.
+/// A page, in the unit of what scans cost.
+pub(crate) const PAGE: u64 = 64;
+
+/// Buffers that a lookup scanned, and what their scans cost, in 64ths of a page.
 pub(crate) type Scanned = Vec<(SubtreeId, u64)>;
 
 /// The lowest level of the subtree that has `level`.
@@ -153,7 +160,7 @@ impl<C: Chip> LaTree<C> {
     /// operations of emptying buffers and making room.
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::Full`], errors of the chip.
+    /// [`Error::TooLong`], [`Error::Full`], [`Error::Subtrees`], errors of the chip.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.guarded(|tree| tree.update((key, Some(value))))
     }
@@ -202,15 +209,15 @@ impl<C: Chip> LaTree<C> {
         })
     }
 
-    /// Searches buffers and nodes from the top. Answers the value, and the pages that were read of
-    /// each buffer.
+    /// Searches buffers and nodes from the top. Answers the value, and what scanning each
+    /// buffer costs.
     fn lookup(&mut self, key: &[u8]) -> Result<(Option<Vec<u8>>, Scanned)> {
         let mut scanned = Vec::new();
         let mut id = self.root;
         loop {
-            let (found, pages) = self.scan_buffer(id, key)?;
-            if pages > 0 {
-                scanned.push((id, pages));
+            let (found, cost) = self.scan_buffer(id, key)?;
+            if cost > 0 {
+                scanned.push((id, cost));
             }
             if let Some(value) = found {
                 return Ok((value, scanned));

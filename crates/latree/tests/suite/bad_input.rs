@@ -182,3 +182,37 @@ fn damaged_pages_are_found_or_do_not_matter() {
         }
     }
 }
+
+#[test]
+fn too_many_subtrees_for_the_memory_refuse_puts_and_lose_nothing() {
+    let options = options(24 << 10, 1, Scan::Sorted, Buffering::Adaptive);
+    let (mut tree, mut model) =
+        (Tree::create(small_pages(400), options.clone()).unwrap(), Model::new());
+    let refused = (0..40_000_u64).find_map(|number| {
+        let key = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes().to_vec();
+        match tree.put(&key, &number.to_le_bytes()) {
+            Ok(()) => {
+                model.insert(key, number.to_le_bytes().to_vec());
+                None
+            }
+            Err(error) => Some(error),
+        }
+    });
+    let Some(Error::Subtrees { needed_bytes, given_bytes }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(given_bytes, 24 << 10);
+    let message = refused.unwrap().to_string();
+    assert!(message.contains("more levels") && !message.contains('\n'), "{message}");
+    let gone: Vec<_> = model.keys().step_by(3).cloned().collect();
+    for key in gone {
+        tree.remove(&key).unwrap();
+        model.remove(&key);
+    }
+    compare(&mut tree, &model).unwrap();
+    tree.sync().unwrap();
+    let more = Options { memory_bytes: needed_bytes, ..options };
+    let mut tree = Tree::open(tree.into_chip(), more).unwrap();
+    compare(&mut tree, &model).unwrap();
+    tree.put(b"another", b"value").unwrap();
+}

@@ -54,9 +54,9 @@ impl Trace {
     /// A trace on a chip of blocks of 8 pages, on which blocks are collected after few operations.
     pub fn new(seed: u64, steps: usize, options: Options) -> Result<Self, String> {
         let random = Random::new(seed);
-        let shape = Shape { keys: 500, value_bytes: 30, lookups: 10, removals: 33 };
+        let shape = Shape { keys: 1500, value_bytes: 30, lookups: 10, removals: 33 };
         let steps: Vec<_> = (0..steps).map(|_| step(&random, &shape)).collect();
-        let blocks = [34, 29, 31][usize::from(options.subtree_levels) - 1];
+        let blocks = [40, 36, 42][usize::from(options.subtree_levels) - 1];
         let tree = Tree::create(chip(blocks, 8, 512), options.clone()).map_err(text)?;
         let (model, synced, later) = (Model::new(), Model::new(), Vec::new());
         let mut state = State { step: 0, tree, model, synced, later };
@@ -67,7 +67,10 @@ impl Trace {
             }
             state.apply(step)?;
         }
-        assert!(state.tree.stats().collected_blocks > 2, "{:?}", state.tree.stats());
+        // With three levels the nodes above are written with each leaf that is moved, and a chip
+        // on which that is frequent may be full after a recovery.
+        let stats = state.tree.stats();
+        assert!(stats.collected_blocks > 10 || options.subtree_levels == 3, "{stats:?}");
         Ok(Self { options, steps, states, last: count(state.tree.chip()) })
     }
 
@@ -145,7 +148,7 @@ fn after_a_cut_the_tree_is_as_after_some_operation_and_goes_on() {
     for levels in 1..=3 {
         for scan in [Scan::Sorted, Scan::Whole] {
             let options = options(20 << 10, levels, scan, Buffering::Adaptive);
-            let trace = Trace::new(levels.into(), 2500 * budget, options);
+            let trace = Trace::new(levels.into(), 4000 * budget, options);
             let tried =
                 trace.and_then(|trace| trace.cuts(if budget == 1 { 200 } else { u64::MAX }));
             let tried = tried.unwrap_or_else(|what| panic!("{levels} levels, {scan:?}: {what}"));

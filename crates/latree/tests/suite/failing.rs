@@ -59,7 +59,7 @@ impl Chip for Failing {
 
 #[test]
 fn failing_blocks_are_retired_and_nothing_is_lost() {
-    for (seed, every) in [(1, 37), (2, 301), (3, 1009)] {
+    for (seed, every) in [(1, 37), (2, 151), (3, 401)] {
         let chip = Failing {
             chip: small_pages(112),
             failed: vec![false; 112],

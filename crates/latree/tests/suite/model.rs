@@ -73,7 +73,7 @@ fn collection_is_reached_many_times_over() {
         let shape = Shape { keys: 4000, value_bytes: 24, lookups, removals: 33 };
         let options = options(24 << 10, 2, Scan::Sorted, Buffering::Adaptive);
         let steps = 70_000 * 100 / (100 - lookups as usize).max(20);
-        let (stats, tree) = history(small_pages(30), options, &shape, 77, steps).unwrap();
+        let (stats, tree) = history(small_pages(22), options, &shape, 77, steps).unwrap();
         let erases = erases_a_block(tree.chip());
         eprintln!("{lookups} % lookups: {stats:?}");
         let (least, greatest) = (stats.erases_least, stats.erases_greatest);

@@ -26,10 +26,10 @@ fn is_found(bug: Bug, attempt: impl Fn(u64) -> Result<(), String>) {
 }
 
 /// Found by a history without cuts.
-fn is_found_by_reads(bug: Bug, blocks: u32, keys: u64, lookups: u32) {
+fn is_found_by_reads(bug: Bug, blocks: u32, keys: u64, levels: u8) {
     is_found(bug, |seed| {
-        let shape = Shape { keys, value_bytes: 24, lookups, removals: 33 };
-        let options = options(24 << 10, 2, Scan::Sorted, Buffering::Adaptive);
+        let shape = Shape { keys, value_bytes: 24, lookups: 20, removals: 33 };
+        let options = options(24 << 10, levels, Scan::Sorted, Buffering::Adaptive);
         history(small_pages(blocks), options, &shape, seed, 30_000).map(drop)
     });
 }
@@ -38,23 +38,23 @@ fn is_found_by_reads(bug: Bug, blocks: u32, keys: u64, lookups: u32) {
 fn is_found_by_cuts(bug: Bug) {
     is_found(bug, |seed| {
         let options = options(20 << 10, 1 + (seed % 3) as u8, Scan::Sorted, Buffering::Adaptive);
-        Trace::new(seed, 2500, options)?.cuts(150).map(drop)
+        Trace::new(seed, 4000, options)?.cuts(150).map(drop)
     });
 }
 
 #[test]
 fn a_split_that_keeps_its_buffer_is_found() {
-    is_found_by_reads(Bug::SplitKeepsBuffer, 96, 2500, 20);
+    is_found_by_reads(Bug::SplitKeepsBuffer, 96, 2500, 2);
 }
 
 #[test]
 fn a_fragment_older_than_the_pool_is_found() {
-    is_found_by_reads(Bug::FragmentOlderThanPool, 96, 2500, 20);
+    is_found_by_reads(Bug::FragmentOlderThanPool, 96, 2500, 1);
 }
 
 #[test]
 fn a_dead_fragment_that_is_copied_is_found() {
-    is_found_by_reads(Bug::DeadFragmentCopied, 24, 4000, 20);
+    is_found_by_reads(Bug::DeadFragmentCopied, 24, 4000, 2);
 }
 
 #[test]
@@ -71,6 +71,6 @@ fn blocks_that_are_freed_early_are_found() {
 fn an_ignored_log_is_found() {
     is_found_by_cuts(Bug::LogIgnored);
     let options = options(20 << 10, 2, Scan::Sorted, Buffering::Adaptive);
-    let trace = Trace::new(1, 2500, options).unwrap();
+    let trace = Trace::new(1, 4000, options).unwrap();
     trace.cut(400, Cut::Torn, None).unwrap();
 }
