@@ -10,7 +10,7 @@ use esker_flash::NandSim;
 use esker_flash::ftl::{Options, PageMapped};
 use esker_flash::nand::{Bytes, preset};
 use esker_flashtrees::FlashTree;
-use esker_flashtrees::rivals::Rival;
+use esker_flashtrees::rivals::{DEVICE_UNIT_PAGES, Rival};
 use esker_flashtrees::run::run;
 use esker_flashtrees::workload::Workload;
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let nand = NandSim::<Bytes>::with_clock(geometry, preset.timing);
         let options = Options::default();
         let made: esker_flashtrees::Result<Box<dyn FlashTree>> = if is_device {
-            rival.on_device(PageMapped::format(nand, &options)?, memory)
+            rival.on_device(PageMapped::format(nand, &options)?, DEVICE_UNIT_PAGES, memory)
         } else {
             rival.on_chip(nand, &options, memory)
         };

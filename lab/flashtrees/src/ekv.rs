@@ -21,7 +21,7 @@ use crate::block_on::block_on;
 use crate::error::{Error, Result};
 use crate::nor::{ERASE_BYTES, Nor};
 use crate::space::TableIn;
-use crate::tree::{Chip, FlashTree, Memory, Order};
+use crate::tree::{Chip, FlashTree, KeyRange, Memory, Order, Visit};
 
 /// Memory of a change in the buffer: key, value, and whether it is a removal.
 const CHANGE_BYTES: usize = 17;
@@ -123,7 +123,7 @@ impl<F: Ftl> Ekv<F> {
     }
 
     /// Hands the entries of the store in a range, without the buffer, to `visit`.
-    fn stored(&self, from: u64, to: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+    fn stored(&self, from: u64, to: u64, visit: &mut Visit<'_>) -> Result<()> {
         let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
         block_on(async {
             let transaction = self.database.read_transaction().await;
@@ -140,7 +140,7 @@ impl<F: Ftl> Ekv<F> {
     }
 
     /// Merges the store with the buffer, in ascending order.
-    fn ascending(&self, from: u64, to: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+    fn ascending(&self, from: u64, to: u64, visit: &mut Visit<'_>) -> Result<()> {
         let mut newer = self.buffer.range(from..=to).peekable();
         let mut go_on = true;
         self.stored(from, to, &mut |key, value| {
@@ -190,16 +190,11 @@ impl<F: Ftl> FlashTree for Ekv<F> {
         }
     }
 
-    fn range(
-        &mut self,
-        from: u64,
-        to: u64,
-        order: Order,
-        visit: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<()> {
-        if from > to {
+    fn range(&mut self, range: KeyRange, visit: &mut Visit<'_>) -> Result<()> {
+        if range.is_empty() {
             return Ok(());
         }
+        let KeyRange { from, to, order } = range;
         if order == Order::Ascending {
             return self.ascending(from, to, visit);
         }

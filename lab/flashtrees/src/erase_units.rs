@@ -4,7 +4,7 @@
 //! logical pages, and to erase it is to trim them.
 
 use esker_flash::nand::{BlockId, Cause, Lpn, PageKind, Ppn, Spare};
-use esker_flash::{Ftl, Nand};
+use esker_flash::{Ftl, Nand, Timing};
 
 use crate::error::{Result, broken};
 
@@ -49,6 +49,19 @@ pub trait EraseUnits {
 
     /// Memory of the host for each unit, in bytes: its erases, where the host levels wear.
     fn bytes_of_unit(&self) -> usize;
+}
+
+/// The times of a chip; without a clock all operations are equally long.
+pub(crate) fn timing_of(nand: &dyn Nand) -> Timing {
+    let equal = Timing {
+        read_ns: 1,
+        program_ns: 1,
+        erase_ns: 0,
+        transfer_ns_per_page: 0,
+        copy_back: false,
+        endurance: 0,
+    };
+    nand.clock().map_or(equal, |clock| *clock.timing())
 }
 
 /// The blocks of a chip.

@@ -5,8 +5,8 @@
 //! as pages, in memory); [`space`] (pages that can be overwritten: the log, its garbage collection
 //! and wear levelling are the page-mapped layer of `esker-flash`), and
 //! [`erase_units`]
-//! and [`blocks`] (what a tree erases itself); [`bplus`] (the B+tree that most
-//! trees share, over a [`Backing`]); [`units`] and
+//! and [`blocks`] (what a tree erases itself), [`block_mapped`] (a layer as memory cards have it);
+//! [`bplus`] (the B+tree that most trees share, over a [`Backing`]); [`units`] and
 //! [`lists`] (changes of nodes in pages, and where they are); then one file for each of them:
 //!
 //! | module | how nodes are stored |
@@ -33,6 +33,7 @@
 //! Not here: recovery after a power cut, several threads, variable lengths.
 
 pub mod bftl;
+pub mod block_mapped;
 mod block_on;
 pub mod blocks;
 pub mod bplus;
@@ -58,4 +59,4 @@ pub mod workload;
 
 pub use bplus::{Backing, Tree};
 pub use error::{Error, Result};
-pub use tree::{Chip, FlashTree, Memory, Order};
+pub use tree::{Chip, FlashTree, KeyRange, Memory, Order, Visit};

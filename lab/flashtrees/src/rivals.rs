@@ -1,13 +1,13 @@
 //! All trees by name, on a chip and on a device.
 
 use esker_flash::ftl::{Options, PageMapped};
-use esker_flash::{Ftl, Nand, Timing};
+use esker_flash::{Ftl, Nand};
 
 use crate::bftl::{Bftl, Settings};
 use crate::bplus::Tree;
 use crate::btree::PageNodes;
 use crate::ekv::Ekv;
-use crate::erase_units::{LayerUnits, RawUnits};
+use crate::erase_units::{LayerUnits, RawUnits, timing_of};
 use crate::error::{Error, Result};
 use crate::flashdb::{Costs, FlashDb};
 use crate::inplace::InPlace;
@@ -17,8 +17,8 @@ use crate::sequential::Sequential;
 use crate::space::{Pages, TableIn};
 use crate::tree::FlashTree;
 
-/// Pages of an erase unit of IPL over a device, which hides its blocks.
-const DEVICE_UNIT_PAGES: u32 = 32;
+/// Pages of an erase unit over a device that hides its blocks.
+pub const DEVICE_UNIT_PAGES: u32 = 32;
 
 /// A tree that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,14 +88,20 @@ impl Rival {
         }
     }
 
-    /// An empty tree on a device with a translation layer of its own.
+    /// An empty tree on a device with a translation layer of its own. IPL has erase units of
+    /// `unit_pages` pages there.
     ///
     /// # Errors
     /// Those of [`Rival::on_chip`]; rewriting in place, which such a device does not do.
-    pub fn on_device<F: Ftl + 'static>(self, ftl: F, budget: usize) -> Result<Box<dyn FlashTree>> {
+    pub fn on_device<F: Ftl + 'static>(
+        self,
+        ftl: F,
+        unit_pages: u32,
+        budget: usize,
+    ) -> Result<Box<dyn FlashTree>> {
         match self {
             Self::Ipl => {
-                let units = LayerUnits::new(ftl, DEVICE_UNIT_PAGES);
+                let units = LayerUnits::new(ftl, unit_pages);
                 Ok(Box::new(Tree::new(Ipl::new(units), budget)?))
             }
             Self::InPlace => {
@@ -134,15 +140,7 @@ impl Rival {
 }
 
 fn costs_of(nand: &dyn Nand) -> Costs {
-    let equal = Timing {
-        read_ns: 1,
-        program_ns: 1,
-        erase_ns: 0,
-        transfer_ns_per_page: 0,
-        copy_back: false,
-        endurance: 0,
-    };
-    let timing = nand.clock().map_or(equal, |clock| *clock.timing());
+    let timing = timing_of(nand);
     let geometry = nand.geometry();
     Costs::new(&timing, geometry.page_size() as usize, geometry.pages_per_block())
 }

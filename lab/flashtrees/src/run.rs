@@ -4,7 +4,7 @@ use esker_flash::nand::{Cause, Counters};
 use esker_workload::{Kind, Random, Request};
 
 use crate::error::Result;
-use crate::tree::{Chip, FlashTree, Order};
+use crate::tree::{Chip, FlashTree, KeyRange, Order};
 
 /// What a run cost, after its warm-up.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ pub fn ranges(
             Order::Descending => (0, start),
         };
         let mut found = 0;
-        tree.range(from, to, order, &mut |_, _| {
+        tree.range(KeyRange { from, to, order }, &mut |_, _| {
             found += 1;
             found < entries
         })?;

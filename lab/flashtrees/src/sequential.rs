@@ -24,7 +24,7 @@ use crate::block_on::block_on;
 use crate::error::{Error, Result};
 use crate::nor::{ERASE_BYTES, Nor, WORD_BYTES};
 use crate::space::TableIn;
-use crate::tree::{Chip, FlashTree, Memory, Order};
+use crate::tree::{Chip, FlashTree, KeyRange, Memory, Order, Visit};
 
 /// Memory of a pointer to a key's item: the key and an address.
 const POINTER_BYTES: usize = 12;
@@ -156,21 +156,15 @@ impl<F: Ftl> FlashTree for Sequential<F> {
         block_on(self.map.fetch_item::<u64>(&mut [0; 32], &key))?.map_err(failed)
     }
 
-    fn range(
-        &mut self,
-        from: u64,
-        to: u64,
-        order: Order,
-        visit: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<()> {
-        if from > to {
+    fn range(&mut self, range: KeyRange, visit: &mut Visit<'_>) -> Result<()> {
+        if range.is_empty() {
             return Ok(());
         }
         let all = self.collect()?;
-        let mut range = all.range(from..=to);
-        _ = match order {
-            Order::Ascending => range.all(|(key, value)| visit(*key, *value)),
-            Order::Descending => range.rev().all(|(key, value)| visit(*key, *value)),
+        let mut entries = all.range(range.from..=range.to);
+        _ = match range.order {
+            Order::Ascending => entries.all(|(key, value)| visit(*key, *value)),
+            Order::Descending => entries.rev().all(|(key, value)| visit(*key, *value)),
         };
         Ok(())
     }

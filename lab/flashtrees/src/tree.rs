@@ -14,6 +14,31 @@ pub enum Order {
     Descending,
 }
 
+/// Keys of `from..=to`, and the order in which their entries are visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The least key.
+    pub from: u64,
+    /// The greatest key.
+    pub to: u64,
+    /// The direction.
+    pub order: Order,
+}
+
+impl KeyRange {
+    /// All keys, ascending.
+    pub const ALL: Self = Self { from: 0, to: u64::MAX, order: Order::Ascending };
+
+    /// Whether there is no key in it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.from > self.to
+    }
+}
+
+/// What is done with each entry of a range, a key and its value; false ends the range.
+pub type Visit<'a> = dyn FnMut(u64, u64) -> bool + 'a;
+
 /// Memory of a tree in bytes, as a firmware would hold it: tables at the width of their entries,
 /// pages at their size and 16 bytes for the links of each. What the simulator below takes, and
 /// what Rust's collections take beyond it, is not counted.
@@ -80,17 +105,11 @@ pub trait FlashTree {
     /// Those of the flash, damaged pages.
     fn get(&mut self, key: u64) -> Result<Option<u64>>;
 
-    /// Hands the entries with keys of `from..=to` to `visit`, in order, until it answers false.
+    /// Hands the entries of a range to `visit`, in its order, until it answers false.
     ///
     /// # Errors
     /// Those of [`FlashTree::get`].
-    fn range(
-        &mut self,
-        from: u64,
-        to: u64,
-        order: Order,
-        visit: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<()>;
+    fn range(&mut self, range: KeyRange, visit: &mut Visit<'_>) -> Result<()>;
 
     /// Writes what is only in memory.
     ///

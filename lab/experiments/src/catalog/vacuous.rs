@@ -10,7 +10,7 @@ use crate::experiment::{Prediction, Series, metric};
 use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
-const SYSTEMS: [&str; 83] = [
+const SYSTEMS: [&str; 124] = [
     "XM",
     "DS",
     "FC",
@@ -94,6 +94,47 @@ const SYSTEMS: [&str; 83] = [
     "16 KiB",
     "64 KiB",
     "256 KiB",
+    "LA-tree, blocks mapped",
+    "LA-tree, whole scans, blocks mapped",
+    "FlashDB, blocks mapped",
+    "BFTL, blocks mapped",
+    "BFTL, all memory, blocks mapped",
+    "IPL, blocks mapped",
+    "B+tree, blocks mapped",
+    "LA-tree, 10 %",
+    "FlashDB, 10 %",
+    "BFTL, all memory, 10 %",
+    "IPL, 10 %",
+    "B+tree, 10 %",
+    "LA-tree, 200 %",
+    "FlashDB, 200 %",
+    "BFTL, all memory, 200 %",
+    "IPL, 200 %",
+    "B+tree, 200 %",
+    "LA-tree, 512 B",
+    "FlashDB, 512 B",
+    "BFTL, 512 B",
+    "BFTL, all memory, 512 B",
+    "IPL, 512 B",
+    "B+tree, 512 B",
+    "LA-tree, 2 KiB",
+    "FlashDB, 2 KiB",
+    "BFTL, 2 KiB",
+    "BFTL, all memory, 2 KiB",
+    "IPL, 2 KiB",
+    "B+tree, 2 KiB",
+    "LA-tree, 4 KiB",
+    "FlashDB, 4 KiB",
+    "BFTL, 4 KiB",
+    "BFTL, all memory, 4 KiB",
+    "IPL, 4 KiB",
+    "B+tree, 4 KiB",
+    "LA-tree, card",
+    "FlashDB, card",
+    "BFTL, card",
+    "BFTL, all memory, card",
+    "IPL, card",
+    "B+tree, card",
 ];
 
 /// The metrics that any prediction asks for, those of the places aside.
@@ -171,6 +212,10 @@ const LOOKUPS: &[(f64, f64)] = &[
     (1000.0, 3.0),
 ];
 
+/// Memory in KiB.
+const MEMORY: &[(f64, f64)] =
+    &[(32.0, 3.0), (64.0, 3.0), (128.0, 3.0), (256.0, 3.0), (512.0, 3.0), (1024.0, 3.0)];
+
 /// Reads a second.
 const READS: &[(f64, f64)] = &[(0.0, 3.0), (1.0, 3.0), (10.0, 3.0), (20.0, 3.0), (25.0, 3.0)];
 
@@ -184,7 +229,10 @@ fn frame(experiment: &str) -> &'static [(f64, f64)] {
     match experiment {
         "lookup-ratio" => &[(0.0, 3.0), (0.4, 3.0), (0.8, 3.0), (1.0, 3.0)],
         "level-skipping" => &[(1.0, 4.0), (2.0, 3.0), (3.0, 2.0), (4.0, 1.0)],
-        "latree-nand" | "latree-adapt" | "latree-btree" => LOOKUPS,
+        "latree-memory" => MEMORY,
+        "latree-nand" | "latree-adapt" | "latree-btree" | "latree-ssd" | "latree-devices" => {
+            LOOKUPS
+        }
         "merge-policies-loosened" => &[(9.0, 4.0), (10.0, 3.0)],
         "merge-policies-load" => &[(12.0, 3.0), (40.0, 3.0), (80.0, 3.0), (90.0, 3.0)],
         "multiversion-inserts" | "multiversion-mixed" => MULTIVERSION,

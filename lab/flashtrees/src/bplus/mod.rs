@@ -19,7 +19,7 @@ use esker_flash::Nand;
 use crate::cache::{Cache, FRAME_BYTES, Frame};
 use crate::error::{Error, Result, broken};
 use crate::page::{Change, Layout, Page};
-use crate::tree::{Chip, FlashTree, Memory, Order};
+use crate::tree::{Chip, FlashTree, KeyRange, Memory, Visit};
 
 /// The least number of cached nodes with which a tree works.
 pub const FRAMES_MIN: usize = 4;
@@ -297,14 +297,8 @@ impl<B: Backing> FlashTree for Tree<B> {
         })
     }
 
-    fn range(
-        &mut self,
-        from: u64,
-        to: u64,
-        order: Order,
-        visit: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<()> {
-        self.guarded(|tree| tree.walk(from, to, order, visit))
+    fn range(&mut self, range: KeyRange, visit: &mut Visit<'_>) -> Result<()> {
+        self.guarded(|tree| tree.walk(range, visit))
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -2,20 +2,15 @@
 
 use super::{Backing, Tree};
 use crate::error::{Result, broken};
-use crate::tree::Order;
+use crate::tree::{KeyRange, Order, Visit};
 
 /// A node to check: its number, level, least key, and the key that ends it.
-type Visit = (u32, u8, u64, Option<u64>);
+type ToCheck = (u32, u8, u64, Option<u64>);
 
 impl<B: Backing> Tree<B> {
     /// Visits the entries of a range, a leaf at a time. Cost: a way down for each leaf.
-    pub(super) fn walk(
-        &mut self,
-        mut from: u64,
-        mut to: u64,
-        order: Order,
-        visit: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<()> {
+    pub(super) fn walk(&mut self, range: KeyRange, visit: &mut Visit<'_>) -> Result<()> {
+        let KeyRange { mut from, mut to, order } = range;
         while from <= to {
             let key = if order == Order::Ascending { from } else { to };
             let (path, leaf) = self.descend(key)?;
@@ -55,7 +50,7 @@ impl<B: Backing> Tree<B> {
     /// Checks T1 and T2, and answers the numbers of entries and nodes.
     pub(super) fn check_nodes(&mut self) -> Result<(u64, usize)> {
         let (mut entries, mut nodes) = (0, 0);
-        let mut open: Vec<Visit> = vec![(self.root, self.height, 0, None)];
+        let mut open: Vec<ToCheck> = vec![(self.root, self.height, 0, None)];
         while let Some((node, level, least, end)) = open.pop() {
             nodes += 1;
             let found: Vec<(u64, u64)> = self.load(node, level)?.page.entries().collect();

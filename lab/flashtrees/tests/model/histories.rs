@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use esker_flashtrees::{Error, FlashTree, Order, Result};
+use esker_flashtrees::{Error, FlashTree, KeyRange, Order, Result};
 use esker_workload::Random;
 
 /// Runs random histories of so many operations, on trees of `make`, which gets a number from which
@@ -66,7 +66,7 @@ fn compare(tree: &mut dyn FlashTree, map: &BTreeMap<u64, u64>, from: u64, width:
             found.push((key, value));
             found.len() < 200_000
         };
-        tree.range(from, to, order, &mut visit).unwrap();
+        tree.range(KeyRange { from, to, order }, &mut visit).unwrap();
         assert_eq!(found, expected, "{} at step {step}: {from}..={to} {order:?}", tree.name());
         expected.reverse();
     }
@@ -76,7 +76,7 @@ fn compare(tree: &mut dyn FlashTree, map: &BTreeMap<u64, u64>, from: u64, width:
         first = Some((key, value));
         false
     };
-    tree.range(from, to, Order::Ascending, &mut visit).unwrap();
+    tree.range(KeyRange { from, to, order: Order::Ascending }, &mut visit).unwrap();
     assert_eq!(first, expected.first().copied());
 }
 

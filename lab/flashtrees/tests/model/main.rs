@@ -6,10 +6,14 @@ mod chip;
 mod histories;
 mod planted;
 
+use esker_flash::Nand;
 use esker_flash::ftl::PageMapped;
 use esker_flash::nand::Cut;
-use esker_flashtrees::rivals::Rival;
+use esker_flashtrees::block_mapped::BlockMapped;
+use esker_flashtrees::latree::LaTreeMap;
+use esker_flashtrees::rivals::{DEVICE_UNIT_PAGES, Rival};
 use esker_flashtrees::{Error, FlashTree, Result};
+use esker_latree::Options;
 use esker_workload::Random;
 use histories::{fills, histories};
 
@@ -69,10 +73,41 @@ fn all_are_maps_on_a_device_with_a_layer_inside() {
     for rival in [Rival::BTree, Rival::BftlOfBudget, Rival::FlashDb, Rival::Ipl] {
         let make = |seed| {
             let ftl = PageMapped::format(chip::nand(seed), &chip::options())?;
-            rival.on_device(ftl, [12, 12, 24][seed as usize] << 10)
+            rival.on_device(ftl, DEVICE_UNIT_PAGES, [12, 12, 24][seed as usize] << 10)
         };
         histories(make, 45_000);
     }
+}
+
+#[test]
+fn btree_and_ipl_are_maps_on_a_block_mapped_device() {
+    for rival in [Rival::BTree, Rival::Ipl] {
+        let make = |seed| {
+            let ftl = BlockMapped::format(chip::nand(seed), 3)?;
+            rival.on_device(ftl, DEVICE_UNIT_PAGES, [12, 12, 24][seed as usize] << 10)
+        };
+        histories(make, 45_000);
+    }
+}
+
+#[test]
+fn an_latree_is_a_map_on_devices() {
+    let options = |seed| {
+        let memory_bytes = [24, 24, 72][seed as usize] << 10;
+        Options { memory_bytes, ..Options::default() }
+    };
+    let over_pages = |seed| -> Result<Box<dyn FlashTree>> {
+        let ftl = PageMapped::format(chip::nand(seed), &chip::options())?;
+        Ok(Box::new(LaTreeMap::on_device(ftl, 8, options(seed), "latree")?))
+    };
+    histories(over_pages, 45_000);
+    let over_blocks = |seed| -> Result<Box<dyn FlashTree>> {
+        let nand = chip::nand(seed);
+        let pages = nand.geometry().pages_per_block();
+        let ftl = BlockMapped::format(nand, 3)?;
+        Ok(Box::new(LaTreeMap::on_device(ftl, pages, options(seed), "latree")?))
+    };
+    histories(over_blocks, 45_000);
 }
 
 #[test]
@@ -113,6 +148,6 @@ fn a_memory_that_is_too_small_is_refused_with_the_least_that_works() {
         assert!(rival.on_chip(chip::nand(0), &chip::options(), enough).is_ok(), "{rival:?}");
     }
     let ftl = PageMapped::format(chip::nand(0), &chip::options()).unwrap();
-    let refused = Rival::InPlace.on_device(ftl, 1 << 20).err().unwrap();
+    let refused = Rival::InPlace.on_device(ftl, DEVICE_UNIT_PAGES, 1 << 20).err().unwrap();
     assert!(refused.to_string().ends_with("use btree"), "{refused}");
 }

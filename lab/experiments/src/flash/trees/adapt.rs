@@ -3,14 +3,17 @@
 //! A fixed buffer that is emptied early costs updates, one that is emptied late costs lookups. The
 //! best size follows the share of lookups; ADAPT is told neither.
 
-use esker_flashtrees::workload::Workload;
 use esker_lab_measure::scale::Scale;
 use esker_latree::{Buffering, Scan};
 use serde_json::{Value, json};
 
-use super::measure::{CHIP, ERASES, MEMORY_BYTES, MICROS, PROGRAMS, READS, SEED, Sizing, System};
+use super::chips::CHIP;
+use super::measure::{
+    ERASES, LA_TREE, MEMORY_BYTES, MICROS, PROGRAMS, READS, SEED, Setup, System, by_lookups,
+    measure_all,
+};
 use crate::Result;
-use crate::experiment::{Experiment, Prediction, Series, Watch, go_on};
+use crate::experiment::{Experiment, Prediction, Series, Watch};
 
 const ADAPT: &str = "ADAPT";
 /// Names and bytes of fixed buffers.
@@ -54,26 +57,18 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
         Scale::Small => 150_000,
         Scale::Full => 1_000_000,
     };
-    let sizing = Sizing { updates, blocks: (updates / 400).max(64) as u32 };
-    let fixed = FIXED.map(|(name, bytes)| (name, Buffering::Fixed(bytes)));
-    let systems: Vec<_> = [(ADAPT, Buffering::Adaptive)].into_iter().chain(fixed).collect();
-    let mut series = Series::default();
-    for place in PLACES {
-        for (name, buffering) in &systems {
-            go_on(watch)?;
-            let system = System::LaTree(Scan::Sorted, *buffering);
-            let metrics = system.measure(Workload::synthetic(SEED, place / 100.0), sizing)?;
-            let micros = metrics.get(MICROS).copied().unwrap_or(0.0);
-            watch.says(&format!("{name}, {place} %: {micros:.1} us"));
-            series.add(name, place, metrics);
-        }
-    }
+    let setup = Setup::paper(updates, (updates / 400).max(64) as u32);
+    let fixed =
+        FIXED.map(|(name, bytes)| (name, System::LaTree(Scan::Sorted, Buffering::Fixed(bytes))));
+    let systems: Vec<_> = [(ADAPT, LA_TREE)].into_iter().chain(fixed).collect();
+    let (series, refused) = measure_all(by_lookups(&systems, &PLACES, setup), watch)?;
     let settings = json!({
         "chip": CHIP,
         "memory_bytes": MEMORY_BYTES,
-        "updates": sizing.updates,
-        "blocks": sizing.blocks,
+        "updates": setup.updates,
+        "blocks": setup.blocks,
         "seed": SEED,
+        "refused": refused,
     });
     Ok((series, settings))
 }

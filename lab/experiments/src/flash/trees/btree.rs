@@ -4,21 +4,21 @@
 //! LA-tree that applies each update at once, as the slides have it.
 
 use esker_flashtrees::rivals::Rival;
-use esker_flashtrees::workload::Workload;
 use esker_lab_measure::scale::Scale;
 use esker_latree::{Buffering, Scan};
 use serde_json::{Value, json};
 
+use super::chips::CHIP;
 use super::measure::{
-    CHIP, COLLECTION, ERASES, MEMORY_BYTES, MICROS, PROGRAMS, READS, SEED, Sizing, System,
+    COLLECTION, ERASES, LA_TREE, MEMORY_BYTES, MICROS, PROGRAMS, READS, SEED, Setup, System,
+    by_lookups, measure_all,
 };
+use super::table::{B_TREE, OURS, updates};
 use crate::Result;
-use crate::experiment::{Experiment, Prediction, Series, Watch, go_on};
+use crate::experiment::{Experiment, Prediction, Series, Watch};
 
-const LA_TREE: &str = "LA-tree";
-const B_TREE: &str = "B+tree";
 const SYSTEMS: [(&str, System); 3] = [
-    (LA_TREE, System::LaTree(Scan::Sorted, Buffering::Adaptive)),
+    (OURS, LA_TREE),
     (B_TREE, System::Rival(Rival::BTree)),
     ("LA-tree, no buffers", System::LaTree(Scan::Sorted, Buffering::Off)),
 ];
@@ -49,28 +49,16 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
-    let updates = match scale {
-        Scale::Tiny => 6_000,
-        Scale::Small => 300_000,
-        Scale::Full => 1_000_000,
-    };
-    let sizing = Sizing { updates, blocks: (updates / 400).max(64) as u32 };
-    let mut series = Series::default();
-    for place in PLACES {
-        for (name, system) in SYSTEMS {
-            go_on(watch)?;
-            let metrics = system.measure(Workload::synthetic(SEED, place / 100.0), sizing)?;
-            let micros = metrics.get(MICROS).copied().unwrap_or(0.0);
-            watch.says(&format!("{name}, {place} %: {micros:.1} us"));
-            series.add(name, place, metrics);
-        }
-    }
+    let updates = updates(scale);
+    let setup = Setup::paper(updates, (updates / 400).max(64) as u32);
+    let (series, refused) = measure_all(by_lookups(&SYSTEMS, &PLACES, setup), watch)?;
     let settings = json!({
         "chip": CHIP,
         "memory_bytes": MEMORY_BYTES,
-        "updates": sizing.updates,
-        "blocks": sizing.blocks,
+        "updates": setup.updates,
+        "blocks": setup.blocks,
         "seed": SEED,
+        "refused": refused,
     });
     Ok((series, settings))
 }
@@ -78,7 +66,7 @@ fn run(scale: Scale, watch: &mut dyn Watch) -> Result<(Series, Value)> {
 /// The times of the LA-tree and of the B+tree at a place, and the LA-tree's over the other.
 fn ratio(series: &Series, place: f64) -> std::result::Result<f64, String> {
     let of = |system| series.value(system, place, MICROS);
-    let (own, other) = (of(LA_TREE)?, of(B_TREE)?);
+    let (own, other) = (of(OURS)?, of(B_TREE)?);
     if own > 0.0 && other > 0.0 { Ok(own / other) } else { Err("no time passed".to_owned()) }
 }
 
@@ -122,7 +110,7 @@ mod tests {
     fn series(ratios: [f64; 6]) -> Series {
         let mut series = Series::default();
         for (place, ratio) in PLACES.into_iter().zip(ratios) {
-            for (name, micros) in [(LA_TREE, 10.0 * ratio), (B_TREE, 10.0)] {
+            for (name, micros) in [(OURS, 10.0 * ratio), (B_TREE, 10.0)] {
                 series.add(name, place, Metrics::from([(MICROS.to_owned(), micros)]));
             }
         }
@@ -143,6 +131,6 @@ mod tests {
         let (found, _) = run(Scale::Tiny, &mut Silent).unwrap();
         assert_eq!(found.points.len(), PLACES.len() * SYSTEMS.len());
         // The B+tree keeps all of it in memory.
-        assert!(found.along(LA_TREE).all(|point| point.value(MICROS).unwrap() > 0.0));
+        assert!(found.along(OURS).all(|point| point.value(MICROS).unwrap() > 0.0));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use esker_flashtrees::{Chip, Error, FlashTree, Memory, Order, Result};
+use esker_flashtrees::{Chip, Error, FlashTree, KeyRange, Memory, Result, Visit};
 
 /// A tree, and what it must answer.
 pub(super) struct Checked {
@@ -55,14 +55,8 @@ impl FlashTree for Checked {
         Err(Error::Invariant(format!("{name} has {found:?} for {key}, not {expected:?}")))
     }
 
-    fn range(
-        &mut self,
-        from: u64,
-        to: u64,
-        order: Order,
-        visit: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<()> {
-        self.tree.range(from, to, order, visit)
+    fn range(&mut self, range: KeyRange, visit: &mut Visit<'_>) -> Result<()> {
+        self.tree.range(range, visit)
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -85,13 +79,15 @@ impl FlashTree for Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flash::trees::measure::{Sizing, System};
+    use crate::flash::trees::chips::Device;
+    use crate::flash::trees::measure::System;
     use esker_flashtrees::rivals::Rival;
 
     #[test]
     fn a_wrong_answer_is_found() {
-        let sizing = Sizing { updates: 1_000, blocks: 64 };
-        let mut tree = Checked::new(System::Rival(Rival::BTree).on_chip(sizing).unwrap());
+        let system = System::Rival(Rival::BTree);
+        let made = Device::SmallBlocks.make(system, 64, 128 << 10);
+        let mut tree = Checked::new(made.unwrap());
         tree.put(1, 1).unwrap();
         assert_eq!(tree.get(1).unwrap(), Some(1));
         tree.map.insert(1, 2);
