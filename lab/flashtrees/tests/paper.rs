@@ -6,7 +6,7 @@ use esker_flash::NandSim;
 use esker_flash::ftl::{Options, PageMapped};
 use esker_flash::nand::{Bytes, Cause, preset};
 use esker_flashtrees::btree::PageNodes;
-use esker_flashtrees::rivals::Rival;
+use esker_flashtrees::rivals::{DEVICE_UNIT_PAGES, Rival};
 use esker_flashtrees::run::{Report, ranges, run};
 use esker_flashtrees::space::{Pages, TableIn};
 use esker_flashtrees::workload::Workload;
@@ -131,7 +131,7 @@ fn the_trees_on_a_device() {
         let geometry = preset.geometry(Some(8)).unwrap();
         let nand = NandSim::<Bytes>::with_clock(geometry, preset.timing);
         let ftl = PageMapped::format(nand, &Options::default()).unwrap();
-        let mut tree = of.on_device(ftl, MEMORY).unwrap();
+        let mut tree = of.on_device(ftl, DEVICE_UNIT_PAGES, MEMORY).unwrap();
         let (workload, updates) = (Workload::synthetic(3, 0.1), updates() / 3);
         let report = run(tree.as_mut(), workload, updates / 3, updates).unwrap();
         println!("{:<12} {}", of.name(), report.line());
