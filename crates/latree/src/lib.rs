@@ -6,10 +6,10 @@
 //!
 //! Reading order: [`error`], [`chip`] (the trait [`Chip`]), `simulated` (its adapter to
 //! `esker-flash`), `page` (bytes), `space` (blocks), `flash` (pages, their cache), [`options`] (how
-//! memory is divided); `part`, `buffer`, `table` (what waits in front of subtrees), [`adapt`] (when
-//! it is emptied); [`tree`] (state, descents, operations), `scan`, `gather` (reading buffers),
-//! `nodes` (writing nodes), `empty`, `pool`, `gc`; `checkpoint`, `open` (what survives a cut of the
-//! power); [`range`], [`check`], [`stats`], [`planted`].
+//! memory is divided); `part`, `filter`, `buffer`, `table` (what waits in front of subtrees),
+//! [`adapt`] (when it is emptied); [`tree`] (state, descents, operations), `scan`, `gather` (reading
+//! buffers), `nodes` (writing nodes), `empty`, `pool`, `gc`; `checkpoint`, `open` (what survives a
+//! cut of the power); [`range`], [`check`], [`stats`], [`planted`].
 //!
 //! Without its default feature `std` the crate needs `alloc` alone.
 //!
