@@ -23,7 +23,7 @@ fn count(bytes: i64) {
 }
 
 /// Runs `work`, in which the memory that this thread allocates and frees is counted, or not.
-/// A memory that grows in place counts as a new one besides the old.
+/// A memory that grows in place counts as a new one in addition to the old.
 pub fn counted<T>(is_counted: bool, work: impl FnOnce() -> T) -> T {
     let before = IS_COUNTED.replace(is_counted);
     let done = work();

@@ -133,8 +133,10 @@ impl Engine {
                 nodes.for_each(|top| nodes_of(top, &mut needed));
             }
         }
-        // Those of versions that are read elsewhere.
-        needed.extend(versions.replaced_slots());
+        if core.shared.is_some() {
+            // Those of versions that are read elsewhere.
+            needed.extend(versions.replaced_slots());
+        }
         // Readers may hold roots that are older than a move of pages.
         let held = core.retired.iter().flat_map(|retired| &retired.roots);
         let held: Vec<Arc<Root>> = held.filter_map(Weak::upgrade).collect();

@@ -15,7 +15,8 @@ use crate::store::PageStore;
 
 impl PageStore {
     /// Opens the store in `file`, or creates one, as the process that writes it while others
-    /// follow. All of them give the same `shared`, of 64 KiB.
+    /// follow. All of them give the same `shared`, of 64 KiB, each through an opening of its own:
+    /// the locks of one opening do not keep two stores apart.
     ///
     /// # Errors
     /// As [`PageStore::open`]; [`crate::Error::Locked`] while another process writes, or reads what
@@ -48,7 +49,8 @@ impl PageStore {
     /// while another process writes, or while this one does not know yet which slots are free.
     ///
     /// # Errors
-    /// As [`PageStore::checkpoint`]; [`crate::Error::Locked`] when the store must be opened anew.
+    /// As [`PageStore::checkpoint`]; [`crate::Error::Locked`] when the store must be opened anew;
+    /// [`crate::Error::Poisoned`] after a log that did not fit to what was read before.
     #[doc(hidden)]
     pub fn try_lead(&self, file: Arc<dyn DeviceFile>) -> Result<bool> {
         self.engine().try_lead(file)
@@ -68,7 +70,10 @@ impl PageStore {
     ///
     /// # Errors
     /// The device failed; [`crate::Error::Locked`] when the process that writes died while it said
-    /// how far its log goes; [`crate::Error::Busy`] after many checkpoints while this began.
+    /// how far its log goes; [`crate::Error::Busy`] after many checkpoints while this began, or
+    /// where a process died while it opened the store for writing;
+    /// [`crate::Error::Corrupt`] for a log that does not fit to what was read before, and
+    /// [`crate::Error::Poisoned`] from then on.
     #[doc(hidden)]
     pub fn begin_read(&self) -> Result<Snapshot> {
         self.engine().check_process()?;
@@ -80,3 +85,5 @@ impl PageStore {
 mod live_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turn_tests;

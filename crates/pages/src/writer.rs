@@ -57,7 +57,10 @@ impl Writer {
             return Err(Error::Busy);
         }
         let newest = engine.versions.lock().newest().0;
-        let refused = if newest != base.version() {
+        // A process that shares the store stops to write only while there is no writer.
+        let refused = if let Err(error) = engine.check_poison() {
+            Some(error)
+        } else if newest != base.version() {
             Some(Error::Stale { base: base.version(), newest })
         } else if engine.core.lock().prepared.is_some() {
             Some(Error::Busy)

@@ -49,11 +49,14 @@ impl Following<'_> {
     fn read_on(&self, core: &mut Core, end: u64, skipped: usize) -> Result<bool> {
         let Some(shared) = &mut core.shared else { return Ok(false) };
         let block = shared.block;
-        let Some(scan) = scan_on(self.media, &block, &mut shared.at, end)? else {
-            return Ok(false);
-        };
+        let mut at = shared.at.clone();
+        let Some(scan) = scan_on(self.media, &block, &mut at, end)? else { return Ok(false) };
         let bad = |at, what| corrupt(self.media.name(), at, what);
         self.see_growth(core)?;
+        // From here on only damage fails. What failed before is read again.
+        if let Some(shared) = &mut core.shared {
+            shared.at = at;
+        }
         for segment in scan.segments.iter().skip(core.log.segments.len()) {
             if !core.space.claim_log(*segment) {
                 let at = core.space.segment_offset(*segment);
@@ -94,18 +97,37 @@ impl Following<'_> {
 }
 
 /// Loads a checkpoint and its log up to `end`; `None` when they are not there any more.
+///
+/// # Errors
+/// The device failed; or what is not there belongs to the newest checkpoint: then it is damaged.
 pub(crate) fn load_to(
     media: &dyn Media,
     allocation: &dyn Allocation,
     end: LogEnd,
     releases: &Releases,
 ) -> Result<Option<Recovered>> {
-    let Some(block) = of_epoch(media, end.epoch)? else { return Ok(None) };
-    let loaded = load_block(media, allocation, &block, end.number, releases);
-    match loaded {
-        // What is read belongs to a later checkpoint, unless it is damaged.
-        Err(Error::Corrupt { .. }) if !is_newest(media, end.epoch)? => Ok(None),
-        loaded => loaded,
+    let Some(block) = of_epoch(media, end.epoch)? else {
+        return check_late(media, end, Ok(None));
+    };
+    check_late(media, end, load_block(media, allocation, &block, end.number, releases))
+}
+
+/// What was loaded; `None` where it was not there because a later checkpoint is the newest.
+fn check_late(
+    media: &dyn Media,
+    end: LogEnd,
+    loaded: Result<Option<Recovered>>,
+) -> Result<Option<Recovered>> {
+    if !matches!(loaded, Ok(None) | Err(Error::Corrupt { .. })) {
+        return loaded;
+    }
+    match (find_in(media)?, loaded) {
+        (Found::Superblock(newest), _) if newest.epoch > end.epoch => Ok(None),
+        (_, Ok(_)) => {
+            let what = "a commit is gone that another process has made";
+            Err(corrupt(media.name(), 0, what))
+        }
+        (_, damaged) => damaged,
     }
 }
 
@@ -140,17 +162,23 @@ impl Engine {
     pub(crate) fn catch_up(&self, end: LogEnd) -> Result<bool> {
         self.check_process()?;
         let mut core = self.core.lock();
+        if self.poison.get().is_some() {
+            // A log did not fit, or a write failed: memory is not what the log says.
+            return Err(Error::Poisoned);
+        }
         // Another thread may have been faster.
         if core.log.epoch > end.epoch
             || (core.log.epoch == end.epoch && core.log.number >= end.number)
         {
             return Ok(true);
         }
-        let followed = self.follow_to(&mut core, end);
-        if matches!(followed, Err(Error::Corrupt { .. })) {
-            let _message = self.lose();
-        }
-        followed
+        self.follow_to(&mut core, end).map_err(|error| match error {
+            Error::Corrupt { .. } => {
+                let _message = self.lose();
+                self.poisoned(error)
+            }
+            error => error,
+        })
     }
 
     /// Takes the segments by which another process has made the file longer for free.

@@ -7,9 +7,13 @@
 //! may write the log on where it ends.
 //!
 //! A process that died has said no such thing. What is behind the end that it has said last may be
-//! a part of a commit that nobody was told of, and is never written on (decision 0034): a process
-//! that has all versions in memory takes a checkpoint of them instead, in an epoch that the dead
-//! one cannot have begun. All others load that checkpoint, and keep what they read.
+//! a part of a commit of which no process was told, and is never written on (decision 0034): a
+//! process that has all versions in memory takes a checkpoint of them instead, in an epoch that the
+//! dead one cannot have begun. All others load that checkpoint, and keep what they read.
+//!
+//! In both cases the superblock of another checkpoint may be there: of a process that died while it
+//! opened the store for writing, or at the end of a checkpoint. What is written on then would be
+//! lost, so it is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +26,7 @@ use crate::log::checkpoint::EPOCHS_TRIED_MAX;
 use crate::log::follow::is_newest;
 use crate::log::frames::Log;
 use crate::log::scan::Position;
+use crate::meeting::cells;
 use crate::meeting::seat::Seat;
 use crate::meeting::state::heard;
 use crate::planted::{self, Bug};
@@ -41,6 +46,7 @@ impl Engine {
         let Some(seat) = &self.seat else {
             return invalid("the store was not opened to be shared by processes");
         };
+        let _turn = seat.turn();
         if seat.leads() {
             return Ok(true);
         }
@@ -68,14 +74,23 @@ impl Engine {
         if !core.shared.as_ref().is_some_and(|shared| shared.is_complete) {
             return Ok(false);
         }
+        // A process that opened the store for writing may have died since another has left.
+        let is_written_on = planted::is(Bug::DeadWritersLogWrittenOn);
+        if !is_newest(&*self.media, core.log.epoch)? && !is_written_on {
+            let how = "left by a process that died at the end of a checkpoint: close it in all \
+                       processes and open it for writing";
+            return Err(Error::Locked { file: self.media.name().to_owned(), how });
+        }
         if let Some(gated) = &self.gated {
             gated.gate.open(file);
         }
-        if state.is_left || planted::is(Bug::DeadWritersLogWrittenOn) {
+        if state.is_left || is_written_on {
             self.resume_log(&mut core)?;
         } else {
             self.recover_in_memory(&mut core)?;
         }
+        // Where a process died while it kept readers out, they may begin again.
+        cells::let_in(seat.shared(), seat.store(), self.versions.lock().newest().0);
         seat.begin_lead();
         self.announce(&core);
         Ok(true)
@@ -99,14 +114,10 @@ impl Engine {
 
     /// Takes a checkpoint of what is in memory, after a process that died.
     fn recover_in_memory(&self, core: &mut Core) -> Result<()> {
-        if !is_newest(&*self.media, core.log.epoch)? {
-            let how = "left by a process that died at the end of a checkpoint: close it in all \
-                       processes and open it for writing";
-            return Err(Error::Locked { file: self.media.name().to_owned(), how });
-        }
         // What the other has written may not be durable, and only what was before it be free.
         self.sync_file()?;
-        core.next_epoch = core.log.epoch + EPOCHS_TRIED_MAX + 1;
+        // A process that died while it opened the store may have begun those in between.
+        core.next_epoch = core.log.epoch + 2 * EPOCHS_TRIED_MAX + 1;
         self.purge_unheld(core)?;
         self.checkpoint_newest(core)
     }
@@ -117,7 +128,11 @@ impl Engine {
     /// # Errors
     /// A sync or a checkpoint failed: this process goes on to write, or has to be closed.
     pub(crate) fn step_down(&self) -> Result<bool> {
-        let Some(seat) = self.seat.as_ref().filter(|seat| seat.leads()) else { return Ok(true) };
+        let Some(seat) = &self.seat else { return Ok(true) };
+        let _turn = seat.turn();
+        if !seat.leads() {
+            return Ok(true);
+        }
         self.check_poison()?;
         if self.has_writer.swap(true, Ordering::AcqRel) {
             return Ok(false);

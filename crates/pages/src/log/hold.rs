@@ -1,10 +1,10 @@
 //! What is freed where several processes have a store open, and when: a function of the log.
 //!
 //! The process that begins a checkpoint asks which versions processes read, and writes the record
-//! "held" with them. Whoever applies it purges all other versions, except the newest and those with
-//! names, and so has the same dead slots as all others. When the checkpoint is the newest, each
-//! frees the slots that were dead at the record, the nodes that only the checkpoint before had, and
-//! the log before last.
+//! "held" with them. A process that applies it purges all other versions, except the newest and
+//! those with names, and so has the same dead slots as all others. When the checkpoint is the
+//! newest, each frees the slots that were dead at the record, the nodes that only the checkpoint
+//! before had, and the log before last.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -54,7 +54,8 @@ fn lead(
     locked: impl Fn(&'static str) -> Error,
 ) -> Result<Engine> {
     let unknown = file_media(&file, options.segment_bytes);
-    let known = match find_in(&*unknown)? {
+    let found = find_in(&*unknown)?;
+    let known = match found {
         Found::Superblock(block) if is_of(&**shared, block.store) => Some(block.store),
         _ => None,
     };
@@ -65,7 +66,13 @@ fn lead(
                            close it there and try again",
         ));
     };
-    let mut engine = open_alone(file, options, file_media)?;
+    // A gate, as other processes have it that write in turn: shut while another one does.
+    let gate = Arc::new(Gate::new(Arc::clone(&file)));
+    gate.open(file);
+    let mut engine = open_alone(Arc::clone(&gate) as _, options, file_media)?;
+    engine.gated = Some(Gated { gate, found });
+    // It ends before the lock of who writes is given back, also where the rest fails.
+    let quiet = quiet;
     if known != Some(engine.store) {
         make(&**shared, engine.store);
     }
@@ -96,19 +103,21 @@ pub(crate) fn open_follower(
         return locked("open in 120 processes: close one");
     };
     let seat = Arc::new(seat);
+    let unwritten = || {
+        let how = "written by no process that says how far its log goes: open it for writing first";
+        locked(how)
+    };
     for _ in 0..TRIES {
-        let Some(state) = heard(&*shared, store) else {
-            return locked(
-                "written by no process that says how far its log goes: open it for \
-                           writing first",
-            );
-        };
-        let opened = follow_from(&file, &options, state.end)?;
-        if let Some(engine) = opened {
-            return Ok(Arc::new(Engine { seat: Some(seat), ..engine }));
+        let Some(state) = heard(&*shared, store) else { return unwritten() };
+        match follow_from(&file, &options, state.end) {
+            Ok(Some(engine)) => return Ok(Arc::new(Engine { seat: Some(seat), ..engine })),
+            Ok(None) => {}
+            // After a power cut the state may be of commits that are lost.
+            Err(Error::Corrupt { .. }) if !shared.is_locked(WRITE_LOCK)? => return unwritten(),
+            Err(error) => return Err(error),
         }
     }
-    Err(Error::Busy)
+    if shared.is_locked(WRITE_LOCK)? { Err(Error::Busy) } else { unwritten() }
 }
 
 /// Opens a store up to this end of its log; `None` when it has no such log any more.

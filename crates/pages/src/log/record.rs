@@ -88,7 +88,7 @@ pub(crate) enum Record {
     Decide(bool),
     Pin(u64, Arc<str>),
     Unpin(Arc<str>),
-    /// Ranges that have all versions, besides the newest and those with names, which processes
+    /// Ranges that have all versions, except the newest and those with names, which processes
     /// read: all others are purged. Written before a checkpoint where several processes have the
     /// store open.
     Held(Vec<Held>),

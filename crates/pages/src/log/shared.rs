@@ -1,4 +1,4 @@
-//! The state of a store that several processes have open, besides what every store has.
+//! The state of a store that several processes have open, in addition to what every store has.
 //!
 //! One of the processes writes. Each has its own maps and its own free slots, in memory, which it
 //! makes of the same checkpoint and the same records. So what is freed may depend on the log alone:

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use esker_device::{DeviceError, DeviceFile, Operation, Purpose, Result as DeviceResult};
 use parking_lot::RwLock;
 
+/// Why a file is refused whose contents are not known any more.
+const LOST: &str = "another process has written to it: close it and open it again";
+
 /// A file that is read, and is written only once it is opened for that as well.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -79,8 +82,7 @@ impl DeviceFile for Gate {
 
     fn read_at(&self, offset: u64, buf: &mut [u8], purpose: Purpose) -> DeviceResult<()> {
         if matches!(*self.state.read(), State::Lost) {
-            let why = "another process has written to it: close it and open it again";
-            return Err(self.failed(Operation::Read, why));
+            return Err(self.failed(Operation::Read, LOST));
         }
         self.file.read_at(offset, buf, purpose)
     }
@@ -89,8 +91,13 @@ impl DeviceFile for Gate {
         self.write(Operation::Write, |file| file.write_at(offset, buf, purpose))
     }
 
+    /// Where it is shut, what was written before: a thread may come late with its sync.
     fn sync(&self, purpose: Purpose) -> DeviceResult<()> {
-        self.write(Operation::Sync, |file| file.sync(purpose))
+        match &*self.state.read() {
+            State::Open(file) => file.sync(purpose),
+            State::Shut => self.file.sync(purpose),
+            State::Lost => Err(self.failed(Operation::Sync, LOST)),
+        }
     }
 
     fn preallocate(&self, len: u64, purpose: Purpose) -> DeviceResult<()> {

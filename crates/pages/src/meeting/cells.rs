@@ -42,6 +42,14 @@ pub(crate) fn held(
     read(shared, store, own, newest)
 }
 
+/// Lets readers of `newest` begin, and of what is newer. Only the process that writes, whose newest
+/// version this is.
+pub(crate) fn let_in(shared: &dyn Shared, store: StoreId, newest: u64) {
+    if let Some(floor) = encode(store, newest) {
+        shared.store(FLOOR, floor);
+    }
+}
+
 /// Whether a reader of `version` that is in its cell is seen, or need not be.
 pub(crate) fn is_seen(shared: &dyn Shared, store: StoreId, version: u64) -> bool {
     match decode(store, shared.load(FLOOR)) {

@@ -94,7 +94,7 @@ pub(super) fn encode(store: StoreId, version: u64) -> Option<u64> {
 pub(super) enum Word {
     Nothing,
     Version(u64),
-    /// Nobody wrote this.
+    /// No process wrote this.
     Noise,
 }
 

@@ -1,7 +1,7 @@
 //! The meeting file: what the processes that have a store open tell each other.
 //!
 //! It has 64 KiB of words that all of them map ([`esker_device::shared::Shared`]), and locks of
-//! single bytes. It holds hints alone, which anyone can make again: where the log ends, which
+//! single bytes. It holds hints alone, which can be made again: where the log ends, which
 //! versions each process reads, and from which version on a reader need not be seen. What a word
 //! means is believed only if its checksum fits: noise is found, and what cannot be read holds all
 //! versions, so that nothing is freed because of it.

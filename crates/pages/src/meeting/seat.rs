@@ -12,7 +12,7 @@ use esker_device::Result;
 use esker_device::process::Process;
 use esker_device::shared::Shared;
 use esker_format::ids::StoreId;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::meeting::cells::{self, empty};
 use crate::meeting::layout::{CELLS, PINS, WRITE_LOCK, cell_lock, encode, pin, range, tag};
@@ -29,6 +29,8 @@ pub(crate) struct Seat {
     process: Process,
     /// Whether the process writes the store: then it has the lock of who does.
     leads: AtomicBool,
+    /// Held while that changes: the lock is the process's, and does not keep its threads apart.
+    turn: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl Seat {
                 pins: Mutex::new(pins),
                 process,
                 leads: AtomicBool::new(is_writer),
+                turn: Mutex::new(()),
             }));
         }
         Ok(None)
@@ -91,6 +94,11 @@ impl Seat {
     /// Whether this process writes the store.
     pub(crate) fn leads(&self) -> bool {
         self.leads.load(Ordering::SeqCst)
+    }
+
+    /// Keeps other threads from changing who writes.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
     }
 
     /// Takes the lock of who writes, if no other process has it.

@@ -59,7 +59,7 @@ impl Shared for Scheduled {
     }
 
     fn try_lock(&self, byte: u64) -> Result<bool> {
-        // The seat is taken before anyone looks at it.
+        // The seat is taken before another thread looks at it.
         Ok(self.load(tag(0)) == 0 && byte > 0)
     }
 

@@ -25,13 +25,18 @@ type Contents = Vec<Vec<u8>>;
 /// The file of a process that dies at an operation that would change it, or when it has died
 /// already: half of the bytes of that write may be there.
 #[derive(Debug)]
-struct Mortal {
+pub(super) struct Mortal {
     file: Arc<dyn DeviceFile>,
     process: Arc<SimShared>,
     left: AtomicU64,
 }
 
 impl Mortal {
+    /// It dies after this many changes.
+    pub(super) fn new(file: &Arc<dyn DeviceFile>, process: &Arc<SimShared>, left: u64) -> Self {
+        Self { file: Arc::clone(file), process: Arc::clone(process), left: left.into() }
+    }
+
     fn change(&self) -> DeviceResult<()> {
         let was = self
             .left
@@ -155,8 +160,7 @@ impl World {
         let process = Arc::new(self.shared.another());
         process.die_after(stores);
         self.process = Some(Arc::clone(&process));
-        let (file, left) = (Arc::clone(&self.file), changes.into());
-        let file = Arc::new(Mortal { file, process: Arc::clone(&process), left });
+        let file = Arc::new(Mortal::new(&self.file, &process, changes));
         self.leader = Some(PageStore::open_leader(file, options(), process)?);
         Ok(())
     }
@@ -188,7 +192,7 @@ impl World {
         Ok(())
     }
 
-    /// What a dead process has done was not seen by anyone.
+    /// What a dead process has done was not seen by others.
     fn check_alive(&self) -> Result<()> {
         let is_dead = self.process.as_ref().is_some_and(|process| process.is_dead());
         if is_dead { Err(Error::Poisoned) } else { Ok(()) }
