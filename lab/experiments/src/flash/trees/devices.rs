@@ -79,7 +79,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn on(series: &Series, suffix: &'static str) -> Times<'_> {
+fn on<'a>(series: &'a Series, suffix: &'static str) -> Times<'a> {
     Times { series, suffix }
 }
 
