@@ -16,7 +16,8 @@
 //! The owner in the pages' headers is the number of the checkpoint.
 //!
 //! K1: a page that a checkpoint needs is not erased before the next one is complete (S1, S2). K2:
-//! numbers ascend, also those of checkpoints that were interrupted.
+//! numbers ascend, also those of checkpoints that were interrupted. K3: what a checkpoint needs is
+//! durable before its last page, which makes it complete, and that page before anything is free.
 
 use alloc::vec::Vec;
 
@@ -120,8 +121,11 @@ impl<C: Chip> LaTree<C> {
             writer.number(subtree.root.0)?;
             writer.buffer(subtree.buffer.as_deref().unwrap_or(&empty))?;
         }
+        // K3
+        writer.flash.sync()?;
         writer.page(true)?;
         let pages = writer.pages;
+        self.flash.sync()?;
         for old in core::mem::replace(&mut self.log.pages, pages) {
             self.flash.release(old);
         }
@@ -171,6 +175,11 @@ impl<C: Chip> LaTree<C> {
     /// # Errors
     /// Errors of the chip; [`Error::Full`](crate::Error::Full) without room for a page.
     pub fn sync(&mut self) -> Result<()> {
-        self.guarded(|tree| if tree.log.pending.is_empty() { Ok(()) } else { tree.program_log() })
+        self.guarded(|tree| {
+            if !tree.log.pending.is_empty() {
+                tree.program_log()?;
+            }
+            tree.flash.sync()
+        })
     }
 }

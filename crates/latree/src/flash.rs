@@ -6,12 +6,14 @@
 //! quarter of it: leaves of lookups with uniform keys do not displace the nodes above them.
 
 use alloc::collections::BTreeMap;
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::chip::{BlockNo, Chip, Fault, PageNo, Read};
 use crate::error::{Error, Result};
 use crate::page::{self, HEADER_BYTES, Header, Kind};
+use crate::planted::{self, Bug};
 use crate::space::{Space, State, Stream};
 
 /// Memory of a cached page besides its bytes, about: its place in the map and its counts.
@@ -173,6 +175,17 @@ impl<C: Chip> Flash<C> {
                 Err(Fault::Other(what)) => return Err(Error::Chip(what)),
             }
         }
+    }
+
+    /// Makes what was programmed durable, where the chip has a cache.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        if planted::is(Bug::SyncForgotten) {
+            return Ok(());
+        }
+        self.chip.sync().map_err(|fault| match fault {
+            Fault::Other(what) => Error::Chip(what),
+            Fault::Worn => Error::Chip("it cannot make durable what was programmed".to_string()),
+        })
     }
 
     fn count(&mut self, stream: Stream) {

@@ -17,6 +17,8 @@ pub enum Bug {
     FreedEarly,
     /// A recovery does not read the log.
     LogIgnored,
+    /// What was programmed is not made durable on a chip with a cache.
+    SyncForgotten,
 }
 
 #[cfg(feature = "_planted")]

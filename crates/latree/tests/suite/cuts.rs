@@ -6,7 +6,7 @@
 use esker_flash::nand::Cut;
 use esker_harness::counts::budget;
 use esker_harness::random::Random;
-use esker_latree::{Buffering, LaTree, Options, Scan};
+use esker_latree::{Buffering, Chip, LaTree, Options, Scan};
 
 use crate::common::{Flash, Tree, chip, options, small_pages};
 use crate::history::{Model, Shape, Step, apply, apply_to_model, compare, step};
@@ -16,26 +16,41 @@ pub struct Trace {
     pub options: Options,
     steps: Vec<Step>,
     /// The state before every hundredth step.
-    states: Vec<State>,
+    states: Vec<State<Flash>>,
     /// Programs and erases of the whole trace.
     last: u64,
 }
 
 /// A tree in the middle of a trace.
 #[derive(Clone)]
-struct State {
-    step: usize,
-    tree: Tree,
+pub struct State<C> {
+    pub step: usize,
+    pub tree: LaTree<C>,
     /// What the tree holds, and what it held at the last sync.
-    model: Model,
-    synced: Model,
+    pub model: Model,
+    pub synced: Model,
     /// The updates since.
-    later: Vec<Step>,
+    pub later: Vec<Step>,
 }
 
-impl State {
+impl<C: Chip> State<C> {
+    /// Before the first step.
+    pub fn new(tree: LaTree<C>) -> Self {
+        let (model, synced, later) = (Model::new(), Model::new(), Vec::new());
+        Self { step: 0, tree, model, synced, later }
+    }
+
+    /// Applies steps up to the first that fails.
+    pub fn run(&mut self, steps: &[Step]) {
+        while let Some(step) = steps.get(self.step) {
+            if self.apply(step).is_err() {
+                break;
+            }
+        }
+    }
+
     /// Applies a step. An update that fails may have been done or not.
-    fn apply(&mut self, step: &Step) -> Result<(), String> {
+    pub fn apply(&mut self, step: &Step) -> Result<(), String> {
         let done = apply(&mut self.tree, &self.model, step);
         if matches!(step, Step::Put(..) | Step::Remove(_)) {
             self.later.push(step.clone());
@@ -58,8 +73,7 @@ impl Trace {
         let steps: Vec<_> = (0..steps).map(|_| step(&random, &shape)).collect();
         let blocks = [40, 36, 42][usize::from(options.subtree_levels) - 1];
         let tree = Tree::create(chip(blocks, 8, 512), options.clone()).map_err(text)?;
-        let (model, synced, later) = (Model::new(), Model::new(), Vec::new());
-        let mut state = State { step: 0, tree, model, synced, later };
+        let mut state = State::new(tree);
         let mut states = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             if at % 100 == 0 {
@@ -81,11 +95,7 @@ impl Trace {
         let mut state = self.states[after.saturating_sub(1)].clone();
         let done = count(state.tree.chip());
         state.tree.chip_mut().0.cut_after(at.saturating_sub(done), cut);
-        while let Some(step) = self.steps.get(state.step) {
-            if state.apply(step).is_err() {
-                break;
-            }
-        }
+        state.run(&self.steps);
         let State { tree, synced, later, .. } = state;
         let mut chip = tree.into_chip();
         chip.0.power_on();
@@ -94,28 +104,8 @@ impl Trace {
             LaTree::open(&mut chip, self.options.clone()).map(drop).unwrap_or_default();
             chip.0.power_on();
         }
-        self.recovered(chip, synced, &later).map_err(|what| format!("cut {cut:?} at {at}: {what}"))
-    }
-
-    fn recovered(&self, chip: Flash, synced: Model, later: &[Step]) -> Result<(), String> {
-        let mut tree = Tree::open(chip, self.options.clone()).map_err(text)?;
-        let found: Result<Vec<_>, _> =
-            tree.range(&[], None, esker_latree::Direction::Forward).collect();
-        let found: Model = found.map_err(text)?.into_iter().collect();
-        let mut model = synced;
-        let mut left = later.iter();
-        while model != found {
-            let Some(step) = left.next() else {
-                return Err("the tree is as after no number of operations".to_owned());
-            };
-            apply_to_model(&mut model, step);
-        }
-        compare(&mut tree, &model)?;
-        for step in self.steps.iter().take(60) {
-            apply(&mut tree, &model, step)?;
-            apply_to_model(&mut model, step);
-        }
-        compare(&mut tree, &model)
+        recovered(chip, &self.options, synced, &later, &self.steps)
+            .map_err(|what| format!("cut {cut:?} at {at}: {what}"))
     }
 
     /// Cuts after about `most` operations of the chip, at equal distances, each with the next kind
@@ -131,6 +121,35 @@ impl Trace {
         }
         Ok(tried)
     }
+}
+
+/// Recovers a tree, compares it with the map at the last sync and some of the updates after it,
+/// goes on for a few steps, and compares again.
+pub fn recovered<C: Chip>(
+    chip: C,
+    options: &Options,
+    synced: Model,
+    later: &[Step],
+    steps: &[Step],
+) -> Result<(), String> {
+    let mut tree = LaTree::open(chip, options.clone()).map_err(text)?;
+    let found: Result<Vec<_>, _> =
+        tree.range(&[], None, esker_latree::Direction::Forward).collect();
+    let found: Model = found.map_err(text)?.into_iter().collect();
+    let mut model = synced;
+    let mut left = later.iter();
+    while model != found {
+        let Some(step) = left.next() else {
+            return Err("the tree is as after no number of operations".to_owned());
+        };
+        apply_to_model(&mut model, step);
+    }
+    compare(&mut tree, &model)?;
+    for step in steps.iter().take(60) {
+        apply(&mut tree, &model, step)?;
+        apply_to_model(&mut model, step);
+    }
+    compare(&mut tree, &model)
 }
 
 fn text(error: esker_latree::Error) -> String {

@@ -6,7 +6,9 @@ mod bad_input;
 mod common;
 mod cuts;
 mod failing;
-
+mod file_chip;
+mod guide;
 mod history;
 mod model;
+mod nor;
 mod planted;

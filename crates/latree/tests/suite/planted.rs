@@ -68,6 +68,13 @@ fn blocks_that_are_freed_early_are_found() {
 }
 
 #[test]
+fn forgotten_syncs_of_a_chip_with_a_cache_are_found() {
+    is_found(Bug::SyncForgotten, |seed| {
+        (10 * seed..10 * (seed + 1)).try_for_each(crate::file_chip::crash)
+    });
+}
+
+#[test]
 fn an_ignored_log_is_found() {
     is_found_by_cuts(Bug::LogIgnored);
     let options = options(20 << 10, 2, Scan::Sorted, Buffering::Adaptive);
