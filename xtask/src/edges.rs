@@ -90,6 +90,7 @@ pub const ARROWS: &[Arrow] = &[
         may_use: &[
             "esker",
             "esker-flash",
+            "esker-latree",
             "esker-pages",
             "esker-permute",
             "esker-terminal",

@@ -121,3 +121,9 @@ fn the_page_on_flash_prints_what_it_says() {
     std::os::unix::fs::symlink(sources(), folder.path().join("esker")).unwrap();
     follow_the_lines(&mut Shell::new(folder.path()), "flash");
 }
+
+#[test]
+fn the_page_for_firmware_prints_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    follow_the_lines(&mut Shell::new(folder.path()), "firmware");
+}

@@ -25,6 +25,9 @@ pub enum Failure {
     /// Stored data is damaged, found by reading it.
     #[error("{0}")]
     Damaged(String),
+    /// Another process has what is to be opened.
+    #[error("{0}")]
+    Locked(String),
     /// The input stopped answering.
     #[error("cannot read {name}: {source}")]
     Read {
@@ -70,6 +73,7 @@ impl Failure {
             Self::Absent => 1,
             Self::Input(_) => 2,
             Self::Damaged(_) => 3,
+            Self::Locked(_) => 4,
             Self::Read { .. } | Self::Output(_) | Self::System { .. } => 5,
             Self::Interrupted => 130,
             Self::Stopped { cause, .. } => cause.code(),
@@ -147,6 +151,7 @@ mod tests {
         assert_eq!(store(Error::NotAStore { location: text(), what: text() }), 2);
         assert_eq!(store(Error::TooNew { file: text(), found: 2, supported: 1 }), 2);
         assert_eq!(Failure::Damaged(text()).code(), 3);
+        assert_eq!(Failure::Locked(text()).code(), 4);
         assert_eq!(store(Error::Damaged { file: text(), offset: 0, what: text() }), 3);
         assert_eq!(store(Error::Locked { location: text() }), 4);
         assert_eq!(store(Error::Full { what: text() }), 5);

@@ -73,14 +73,19 @@ pub(super) fn get(args: &Get) -> Result<(), Failure> {
     let db = open_to_read(&args.store.path)?;
     let keyspace = args.version.of(&db, keyspace(&db, &args.keyspace.name)?)?;
     let value = keyspace.get(&key)?.ok_or(Failure::Absent)?;
+    print_value(&key, &value, args.raw, args.json)
+}
+
+/// Prints a value and a line feed, its bytes alone, or the entry as JSON.
+pub(super) fn print_value(key: &[u8], value: &[u8], raw: bool, json: bool) -> Result<(), Failure> {
     let mut output = Output::new();
-    if args.json {
+    if json {
         let mut line = Vec::new();
-        Format::Jsonl.encode(&key, &value, &mut line);
+        Format::Jsonl.encode(key, value, &mut line);
         output.bytes(&line)?;
     } else {
-        output.bytes(&value)?;
-        if !args.raw {
+        output.bytes(value)?;
+        if !raw {
             output.bytes(b"\n")?;
         }
     }

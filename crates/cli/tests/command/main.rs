@@ -10,6 +10,7 @@ mod damage;
 mod demo;
 mod edges;
 mod flash;
+mod flash_kv;
 mod history;
 mod interrupted;
 #[cfg(feature = "lab")]

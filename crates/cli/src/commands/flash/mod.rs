@@ -1,8 +1,10 @@
 //! `flash`: simulated flash devices with a translation layer.
 //!
 //! Reading order: here (what can be typed), `sim` (the runs), `sweep` (several of them), `show`
-//! (their reports as text), `record` (traces of a store's files).
+//! (their reports as text), `record` (traces of a store's files), `kv` (an ordered map on a chip in
+//! a file).
 
+mod kv;
 mod record;
 mod show;
 mod sim;
@@ -18,7 +20,8 @@ use esker_terminal::exit::Failure;
 pub(crate) const HELP: &str = "\
 A simulated NAND flash device runs a translation layer under a workload or a recorded trace, and
 reports write amplification, wear and latencies: `esker flash sim --help`. What a store does to its
-device is recorded as such a trace: `esker flash record --help`.";
+device is recorded as such a trace: `esker flash record --help`. An ordered map for a raw chip, on
+the image of one in a file: `esker flash kv --help`.";
 
 pub(crate) const SIM_HELP: &str = "\
 Simulate a NAND flash device with a translation layer
@@ -63,6 +66,9 @@ pub(super) enum Command {
     /// Record what a store does to its device as a trace
     #[command(long_about = record::HELP, after_help = record::EXAMPLES)]
     Record(record::Record),
+    /// Create, fill and read an ordered map on a raw flash chip in a file
+    #[command(long_about = kv::HELP, after_help = kv::EXAMPLES)]
+    Kv(kv::Kv),
 }
 
 #[derive(Debug, Args)]
@@ -154,5 +160,6 @@ pub(super) fn run(args: &Flash) -> Result<(), Failure> {
     match &args.command {
         Command::Sim(args) => sim::run(args),
         Command::Record(args) => record::run(args),
+        Command::Kv(args) => kv::run(&args.command),
     }
 }
