@@ -6,7 +6,7 @@
 #   make test-sqlite   SQLite's own test suite over the extension (a quarter of an hour)
 #   make test-sqlite-short   the part of it that fits into some minutes
 #   make test-clients  the extension under sqlite3, Python, APSW, rusqlite and better-sqlite3
-#   make test-features  builds without codecs, and without a C compiler
+#   make test-features  builds without codecs, without a C compiler, and for a microcontroller
 #   make install PREFIX=/usr/local   the C library, with its header and a file for pkg-config
 #   make test-install  the same into a folder of its own, and programs linked with it
 #   make test-wheels   what pip installs, in clean virtualenvs
@@ -57,6 +57,7 @@ test-clients: need
 
 test-features: need
 	scripts/test-features.sh
+	scripts/test-no-std.sh
 
 install: need-packages
 	PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' PROFILE='$(PROFILE)' \
