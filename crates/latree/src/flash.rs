@@ -1,8 +1,8 @@
 //! Pages on the chip: programming with retirement of worn blocks, reading through a cache.
 //!
 //! F1: a page is programmed with the number that follows that of the page programmed before. F2:
-//! the cache has only pages that are live or held, as they are on the chip. F3: pages that were used
-//! once since they came into the cache are evicted before others while they are more than a
+//! the cache has only pages that are live or held, as they are on the chip. F3: pages that were
+//! used once since they came into the cache are evicted before others while they are more than a
 //! quarter of it: leaves of lookups with uniform keys do not displace the nodes above them.
 
 use alloc::collections::BTreeMap;

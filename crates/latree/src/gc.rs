@@ -49,7 +49,8 @@ impl<C: Chip> LaTree<C> {
     /// The most pages that a step of an emptying programs, about.
     fn step_pages(&self) -> usize {
         let batch = 2 * self.plan.batch / self.flash.capacity();
-        let children = self.flash.capacity() / 16;
+        // Of the least entries of an inner node.
+        let children = self.flash.capacity() / 9;
         let in_block = self.flash.space.pages_per_block() as usize;
         batch + children.min(in_block) + 24
     }
@@ -79,7 +80,7 @@ impl<C: Chip> LaTree<C> {
     }
 
     fn collect_until(&mut self, needed: usize) -> Result<()> {
-        let mut collected = 0;
+        let (mut collected, mut free_before) = (0, 0);
         self.flash.space.begin_collecting();
         while self.flash.space.free_blocks() < needed {
             let releasable = self.flash.space.releasable();
@@ -87,6 +88,12 @@ impl<C: Chip> LaTree<C> {
                 || releasable >= self.batch_blocks();
             if releasable > 0 && must_release {
                 self.checkpoint()?;
+                // Moving a leaf writes the nodes above it, too, which may take more than it gives.
+                let free = self.flash.space.free_blocks();
+                let is_more = free > core::mem::replace(&mut free_before, free);
+                if !is_more && 4 * free < 3 * self.low_blocks() {
+                    return Err(Error::Full);
+                }
                 continue;
             }
             let victim = self.victim(collected);

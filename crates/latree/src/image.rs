@@ -1,8 +1,8 @@
 //! The bytes of a file that is the image of a chip, and what is refused about it.
 //!
 //! ```text
-//! 0      header: magic 8 bytes | version u32 | page bytes u32 | pages in a block u32 | blocks u32 |
-//!        levels of a subtree u32 | crc u32 of the bytes before it; zeros up to 4096
+//! 0      header: magic 8 bytes | version u32 | page bytes u32 | pages in a block u32 |
+//!        blocks u32 | levels of a subtree u32 | crc u32 of the bytes before it; zeros up to 4096
 //! 4096   for each block: erases u32 | pages programmed since u32; zeros up to a multiple of 4096
 //! then   the pages, in the order of their numbers
 //! ```

@@ -2,8 +2,8 @@
 //!
 //! N1: a node that is written anew is written with its ancestors up to the root of its subtree. N2:
 //! the keys below a child are at least its key in the parent, which is as short as that allows; the
-//! first child of a node has all keys before it too. N3: a node is never empty; a leaf without keys has a removal of a key of its
-//! range.
+//! first child of a node has all keys before it too. N3: a node is never empty; a leaf without keys
+//! has a removal of a key of its range.
 
 use alloc::vec::Vec;
 

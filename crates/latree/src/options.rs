@@ -3,8 +3,8 @@
 //! The memory has fixed parts (8 bytes for each block, pages in flight) and parts that grow with
 //! the tree (subtrees, and the pages of buffers on flash). What is left is divided between the
 //! *pool* of operations that wait in memory and the *cache* of nodes; their shares follow the
-//! workload. Where descriptors take a third, the buffers that hold most are emptied; where the table
-//! of subtrees takes so much that nothing else would be left, puts are refused.
+//! workload. Where descriptors take a third, the buffers that hold most are emptied; where the
+//! table of subtrees leaves room for the least pool and cache alone, puts are refused.
 
 use alloc::format;
 

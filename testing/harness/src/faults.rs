@@ -51,6 +51,12 @@ impl Case {
     }
 }
 
+/// The plan of a power failure at one operation, whatever it is, from 0.
+#[must_use]
+pub fn power_off_at(nth: u64) -> FaultPlan {
+    FaultPlan::new().with(Fault::new(Effect::PowerOff).nth(nth))
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, nth, effect, is_sticky } = self;

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use esker_device::file::Access;
-use esker_device::sim::{CrashModel, Effect, Fault as DiskFault, FaultPlan, SimDevice, Survivors};
+use esker_device::sim::{CrashModel, SimDevice, Survivors};
 use esker_device::{Caching, Device, Open};
 use esker_harness::counts::budget;
+use esker_harness::faults::power_off_at;
 use esker_harness::random::Random;
 use esker_latree::{
     BlockNo, Buffering, Chip, Error, Fault, FileChip, ImageError, ImageSizes, LaTree, Options,
@@ -19,7 +20,7 @@ use crate::cuts::{State, recovered};
 use crate::history::{Model, Shape, Step, apply, apply_to_model, compare, step};
 
 const SIZES: ImageSizes =
-    ImageSizes { page_bytes: 512, pages_per_block: 8, blocks: 34, subtree_levels: 2 };
+    ImageSizes { page_bytes: 512, pages_per_block: 8, blocks: 31, subtree_levels: 2 };
 
 fn small() -> Options {
     options(20 << 10, 2, Scan::Sorted, Buffering::Adaptive)
@@ -79,8 +80,8 @@ pub fn crash(seed: u64) -> Result<(), String> {
     let chip = FileChip::format(file, SIZES).unwrap();
     let mut state = State::new(LaTree::create(chip, small()).unwrap());
     let at = 200 + seed.wrapping_mul(379) % 3000;
-    disk.set_faults(FaultPlan::new().with(DiskFault::new(Effect::PowerOff).nth(at)));
-    let steps = steps(seed, 6000);
+    disk.set_faults(power_off_at(at));
+    let steps = steps(seed, 12_000);
     state.run(&steps);
     assert!(state.step < steps.len(), "the power fails before the end");
     let State { synced, later, .. } = state;
