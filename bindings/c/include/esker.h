@@ -192,7 +192,7 @@ typedef struct esker_bytes {
 
 // The options for opening a store. All zeros are the defaults.
 typedef struct esker_options {
-  // Memory for memtables, fences, filters and cached blocks, in bytes: 256 KiB to 16 TiB;
+  // Memory for memtables, fences, filters and cached blocks, in bytes: 128 KiB to 16 TiB;
   // 0 for 64 MiB.
   uint64_t memory_budget;
   // Length of new log segments, in bytes: 16 KiB to 1 GiB; 0 for 4 MiB.

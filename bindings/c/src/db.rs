@@ -42,7 +42,7 @@ pub(crate) fn durability(number: i32) -> Result<Option<Durability>> {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct esker_options {
-    /// Memory for memtables, fences, filters and cached blocks, in bytes: 256 KiB to 16 TiB;
+    /// Memory for memtables, fences, filters and cached blocks, in bytes: 128 KiB to 16 TiB;
     /// 0 for 64 MiB.
     pub memory_budget: u64,
     /// Length of new log segments, in bytes: 16 KiB to 1 GiB; 0 for 4 MiB.

@@ -68,7 +68,7 @@ class Machine(RuleBasedStateMachine):
 
     def opened(self):
         # Little memory: sorted_runs and merges come early.
-        self.db = esker.open(os.path.join(self.folder, "db"), memory="256KiB")
+        self.db = esker.open(os.path.join(self.folder, "db"), memory="128KiB")
         self.spaces = {name: self.made(name) for name in NAMES}
         self.generation = object()
 

@@ -90,7 +90,7 @@ impl DbBuilder {
         self
     }
 
-    /// The memory for memtables, fences, filters and cached blocks together: 256 KiB to 16 TiB, 64
+    /// The memory for memtables, fences, filters and cached blocks together: 128 KiB to 16 TiB, 64
     /// MiB by default. Half of it is for memtables. It is a hard limit.
     pub const fn memory_budget(mut self, bytes: u64) -> Self {
         self.settings.memory_budget_bytes = bytes;

@@ -7,7 +7,13 @@ use esker_substrate::blocks::Reserve;
 use crate::error::{Error, Result};
 
 /// Bytes between two records of a merge, and between two of its publish points.
-const PUBLISH_BYTES: (u64, u64) = (4 << 10, 256 << 10);
+const PUBLISH_BYTES: (u64, u64) = (16 << 10, 256 << 10);
+/// With less memory than this, in bytes, the log is synced often for the records of merges, so that
+/// new segments are filled with zeros: twice the bytes.
+const SMALL_BUDGET_BYTES: u64 = 1 << 20;
+/// The segments that are kept for reuse then: the two that are prepared ahead, and the one that is
+/// released when both are ready.
+const SPARES_OF_SMALL: usize = 3;
 /// The space that a merge needs in addition, for the ends of its levels' extents.
 const EXTENTS_BYTES: u64 = 32 << 10;
 /// The room kept for deletes, as a share of the memory budget and within bounds: it holds the
@@ -41,13 +47,21 @@ impl Limits {
             log_bytes: (2 * memtables_bytes).max(2 * log_segment_bytes),
             // The segments that a full memtable releases serve the next one, so that segments are
             // written through once and not for every memtable.
-            log_spares: usize::try_from(memtables_bytes / log_segment_bytes).unwrap_or(0) + 1,
+            log_spares: log_spares(memory_budget_bytes, log_segment_bytes),
             batch_bytes: memory_budget_bytes.clamp(4 << 20, 1 << 30),
             // Half of the cache's own share.
             recent_bytes: memory_budget_bytes / 16,
             reserve: reserve(memory_budget_bytes),
         }
     }
+}
+
+/// Most log segments kept for reuse: those of a full memtable and one more.
+fn log_spares(memory_budget_bytes: u64, log_segment_bytes: u64) -> usize {
+    let memtables_bytes = memory_budget_bytes / 2;
+    let of_a_memtable = usize::try_from(memtables_bytes / log_segment_bytes).unwrap_or(0);
+    let least = if memory_budget_bytes < SMALL_BUDGET_BYTES { SPARES_OF_SMALL } else { 1 };
+    (of_a_memtable + 1).max(least)
 }
 
 /// The space that is kept free in the data file of a store with this memory budget.
@@ -75,12 +89,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_small_budget_reuses_its_log() {
+        let spares = |kib: u64| log_spares(kib << 10, 4 << 20);
+        assert_eq!([128, 512, 1 << 10, 64 << 10].map(spares), [3, 3, 1, 9]);
+        assert_eq!(log_spares(128 << 10, 16 << 10), 5);
+    }
+
+    #[test]
     fn the_reserve_is_in_proportion_to_the_memory_budget() {
         let kib = |budget: u64| {
             let reserve = reserve(budget << 10);
             (reserve.merge_bytes >> 10, reserve.delete_bytes >> 10)
         };
-        assert_eq!(kib(256), (48, 16));
+        assert_eq!(kib(128), (64, 16));
+        assert_eq!(kib(256), (64, 16));
         assert_eq!(kib(16 << 10), (544, 512));
         assert_eq!(kib(64 << 10), (544, 2048));
         assert_eq!(kib(1 << 20), (544, 4096));

@@ -292,7 +292,7 @@ pub const MEMORY_BUDGET_DEFAULT: u64 = 64 << 20;
 /// The default of [`DbBuilder::log_segment_bytes`](crate::DbBuilder::log_segment_bytes), in bytes.
 pub const LOG_SEGMENT_BYTES_DEFAULT: u64 = 4 << 20;
 
-const MEMORY_BUDGET: (u64, u64) = (256 << 10, 1 << 44);
+const MEMORY_BUDGET: (u64, u64) = (128 << 10, 1 << 44);
 const LOG_SEGMENT_BYTES: (u64, u64) = (16 << 10, 1 << 30);
 const MEMTABLE_BYTES: (u64, u64) = (1 << 10, 1 << 40);
 
@@ -375,10 +375,10 @@ mod tests {
             ..Settings::default()
         };
         assert!(Settings::default().validate().is_ok());
-        assert!(settings(256 << 10, 16 << 10).validate().is_ok());
-        assert!(settings((256 << 10) - 1, 16 << 10).validate().is_err());
-        assert!(settings(256 << 10, (16 << 10) - 1).validate().is_err());
-        assert!(settings(256 << 10, (1 << 30) + 1).validate().is_err());
+        assert!(settings(128 << 10, 16 << 10).validate().is_ok());
+        assert!(settings((128 << 10) - 1, 16 << 10).validate().is_err());
+        assert!(settings(128 << 10, (16 << 10) - 1).validate().is_err());
+        assert!(settings(128 << 10, (1 << 30) + 1).validate().is_err());
         assert!(KeyspaceOptions::default().memtable_bytes(Some(1023)).validate().is_err());
         assert!(KeyspaceOptions::default().memtable_bytes(Some(1024)).validate().is_ok());
     }

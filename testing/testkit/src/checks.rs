@@ -38,7 +38,7 @@ pub fn at_every_step(index: IndexKind, seed: u64, counts: &mut Counts) -> Verdic
     let config = Config {
         memtable_bytes: 1 << random.within(&(10..=12)),
         merge_steps: random.within(&(1..=3)) as u32,
-        memory_budget_bytes: [256 << 10, 8 << 20][random.index(2) % 2],
+        memory_budget_bytes: [128 << 10, 8 << 20][random.index(2) % 2],
         compression: random.pick(&Compression::ALL).copied().unwrap_or_default(),
         inline_bytes_max: [Some(0), Some(60), None][random.index(3) % 3],
         merge: Some(Merge::Append),

@@ -47,7 +47,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            memory_budget_bytes: 256 << 10,
+            memory_budget_bytes: 128 << 10,
             log_segment_bytes: 16 << 10,
             memtable_bytes: 2 << 10,
             seed: 1,

@@ -26,7 +26,7 @@ const SLOTS: u64 = 400;
 const SLOTS_OF_BATCH: u64 = 8;
 
 fn open(path: &Path) -> esker::Result<Db> {
-    Db::builder(path).memory_budget(256 << 10).log_segment_bytes(16 << 10).open()
+    Db::builder(path).memory_budget(128 << 10).log_segment_bytes(16 << 10).open()
 }
 
 fn slots_of(batch: u64) -> impl Iterator<Item = u64> {

@@ -73,7 +73,7 @@ def open(
     Use the store in a `with` block, or call `close`.
 
     `memory` bounds the memory of memtables, fences, filters and cached blocks together: bytes, or
-    text such as "256MiB"; 256 KiB to 16 TiB.
+    text such as "256MiB"; 128 KiB to 16 TiB.
 
     `durability` is the point at which a write returns. "buffered": once the operating system has
     it, so that it survives a killed process, but not a power cut. "synced": once the device has it;

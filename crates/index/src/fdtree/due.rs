@@ -115,9 +115,8 @@ impl FdTreeIndex<'_> {
         }
         let new = Incoming { data_bytes: new_bytes, entries: 0 };
         let incoming = Incoming::of(&durable.sorted_runs).and(new);
-        let kappa0 = self.kappa0_bytes();
-        let prepared =
-            prepare(shape, levels, incoming, full, kappa0, self.tree.sizes, self.codec());
+        let room = self.fence_room();
+        let prepared = prepare(shape, levels, incoming, full, room, self.tree.sizes, self.codec());
         let merged = levels.get(..prepared.levels).unwrap_or_default();
         ForecastMerge {
             levels: prepared.levels,

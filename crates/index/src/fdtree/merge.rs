@@ -21,6 +21,7 @@ use crate::merge::delete;
 use crate::merge::{Inputs, Merge, Outcome, Phase, Step};
 use crate::record::Change;
 use crate::run::tree::{LevelFences, Tree};
+use crate::upkeep::fence_room::FenceRoom;
 use crate::upkeep::values::Moved;
 
 /// A merge of levels under way.
@@ -199,7 +200,8 @@ impl Outcome for Levels<'_> {
             let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
             let replaced = replaced_share(durable, merge.inputs.sorted_runs, data_bytes);
             let kappa0_bytes = merge.inputs.shape.kappa0_bytes;
-            tightened = Some(self.index.tree.sizes.choose(data_bytes, kappa0_bytes, replaced));
+            let room = FenceRoom { kappa0_bytes, ..self.index.fence_room() };
+            tightened = Some(self.index.tree.sizes.choose(data_bytes, room, replaced));
         }
         meta.history.splits_next &= !self.scope.is_full();
         if let Some(shape) = tightened {

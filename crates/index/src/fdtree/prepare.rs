@@ -9,6 +9,7 @@ use esker_format::meta::{LevelCounts, LevelMeta, Shape, TreeMeta};
 
 use super::shape::{self, Sizes};
 use crate::build::insert::{Plan, top_bytes_max};
+use crate::upkeep::fence_room::FenceRoom;
 use crate::upkeep::stats::CompactionStats;
 
 /// Bytes that an average fence takes in a block, filter included, where nothing is known.
@@ -80,16 +81,15 @@ impl Prepared {
     }
 }
 
-/// Decides a merge. `full` asks for a full one; `kappa0_bytes` is the payload of the memtable
-/// when it is full. The
-/// blocks that `codec` compresses are filled further.
+/// Decides a merge. `full` asks for a full one; the sizes after it are chosen for the memory
+/// `room`. The blocks that `codec` compresses are filled further.
 #[must_use]
 pub fn prepare(
     shape: &Shape,
     levels: &[LevelMeta],
     incoming: Incoming,
     full: bool,
-    kappa0_bytes: u64,
+    room: FenceRoom,
     sizes: Sizes,
     codec: Codec,
 ) -> Prepared {
@@ -99,13 +99,13 @@ pub fn prepare(
     let full = count == levels.len();
     let merged = levels.get(..count).unwrap_or_default();
     let Incoming { data_bytes, entries } = Incoming::of_levels(merged).and(incoming);
-    let shape = if full { sizes.choose(data_bytes, kappa0_bytes, 1.0) } else { *shape };
+    let shape = if full { sizes.choose(data_bytes, room, 1.0) } else { *shape };
     let data_rank = match rank {
         Some(rank) if !full => rank,
         _ => shape::bottom_rank(&shape),
     };
     let below = levels.get(count).map(|level| level.counts);
-    let top_bytes_max = top_bytes_max(kappa0_bytes);
+    let top_bytes_max = top_bytes_max(room.kappa0_bytes);
     let plan = plan(&shape, data_rank, data_bytes, entries, below, top_bytes_max, codec);
     Prepared { levels: count, full, shape, plan }
 }
@@ -207,6 +207,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const ROOM: FenceRoom = FenceRoom::ample(100_000);
+
     fn level(rank: u8, data_bytes: u64) -> LevelMeta {
         let counts = LevelCounts {
             blocks: data_bytes.div_ceil(4000),
@@ -232,7 +234,7 @@ mod tests {
         let shape = shape(12, 2, 0);
         let bottom = level(3, 9_000_000);
         let go = |levels: &[LevelMeta]| {
-            prepare(&shape, levels, incoming(100_000), false, 100_000, Sizes::Cost, Codec::None)
+            prepare(&shape, levels, incoming(100_000), false, ROOM, Sizes::Cost, Codec::None)
         };
         let first = go(std::slice::from_ref(&bottom));
         assert_eq!((first.levels, first.full, first.plan.data_rank), (0, false, 1));
@@ -254,7 +256,7 @@ mod tests {
         let (shape, bottom) = (shape(8, 7, 0), level(8, 900_000_000));
         let one = incoming(100_000);
         let levels = [bottom];
-        let prepared = prepare(&shape, &levels, one, false, 100_000, Sizes::Cost, Codec::None);
+        let prepared = prepare(&shape, &levels, one, false, ROOM, Sizes::Cost, Codec::None);
         assert_eq!((prepared.full, prepared.plan.data_rank), (false, 6));
         assert!(may_lead_to(&shape, 6, &levels[0]) && !may_lead_to(&shape, 5, &levels[0]));
     }
@@ -262,7 +264,7 @@ mod tests {
     #[test]
     fn an_empty_tree_gets_one_level() {
         let prepared =
-            prepare(&shape(8, 0, 0), &[], incoming(1000), false, 100_000, Sizes::Cost, Codec::None);
+            prepare(&shape(8, 0, 0), &[], incoming(1000), false, ROOM, Sizes::Cost, Codec::None);
         assert!(prepared.full);
         assert_eq!(prepared.plan.data_rank, 1);
         assert!(prepared.plan.fence_ranks.is_empty());
@@ -275,7 +277,7 @@ mod tests {
             &[],
             incoming(50_000_000),
             true,
-            100_000,
+            ROOM,
             Sizes::Cost,
             Codec::None,
         );
@@ -295,7 +297,7 @@ mod tests {
             let mut levels: Vec<_> = ranked.map(|(size, rank)| level(rank, *size)).collect();
             levels.truncate(usize::from(k) + 1);
             let new = incoming(new_bytes);
-            let prepared = prepare(&shape, &levels, new, full, 100_000, Sizes::Cost, Codec::None);
+            let prepared = prepare(&shape, &levels, new, full, ROOM, Sizes::Cost, Codec::None);
             let merged = &levels[..prepared.levels];
             let bytes = merged.iter().map(|l| l.counts.data_bytes()).sum::<u64>() + new_bytes;
             prop_assert_eq!(prepared.full, prepared.levels == levels.len());

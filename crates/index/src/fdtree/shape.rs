@@ -16,6 +16,8 @@
 
 use esker_format::meta::Shape;
 
+use crate::upkeep::fence_room::FenceRoom;
+
 /// Most garbage, as a share of the data.
 const GARBAGE_MAX: f64 = 0.34;
 /// The least share of new entries that is taken to replace others, regardless of what the last full
@@ -59,15 +61,37 @@ pub fn replaced_share(old_bytes: u64, incoming_bytes: u64, result_bytes: u64) ->
     if incoming_bytes == 0 { 1.0 } else { dropped_bytes as f64 / incoming_bytes as f64 }
 }
 
+/// The blocks that a lookup of an absent key reads where the fences of `held` memtables fit into
+/// memory, on average over a cycle: each level whose fences do not fit costs the block above it.
+///
+/// Fences of small levels are held first. A level has taken from 0 to b - 1 merges from above.
+fn reads(ratio: f64, b_quarters: u16, k: u8, t: u8, held: f64) -> f64 {
+    let growth = growth(b_quarters);
+    let mut room = held - f64::from(t) / 2.0;
+    let mut reads = 0.0;
+    for rank in 1..=k {
+        let step = period(b_quarters, rank - 1, t);
+        let fit = (room / step).floor().clamp(0.0, growth - 1.0);
+        reads += (growth - 1.0 - fit) / growth;
+        room -= step * fit * (fit + 1.0) / 2.0 / growth;
+    }
+    reads + if ratio > room { 1.0 } else { 0.0 }
+}
+
 /// The shape that writes least among those within the bounds on garbage and runs, where
-/// `replaced` of the new entries replace or delete others.
+/// `replaced` of the new entries replace or delete others. Where memory for fences is scarce, a
+/// shape with fewer reads may write more.
 #[must_use]
-pub fn choose(data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
-    choose_within(data_bytes, kappa0_bytes, GARBAGE_MAX, replaced.clamp(REPLACED_MIN, 1.0))
+pub fn choose(data_bytes: u64, room: FenceRoom, replaced: f64) -> Shape {
+    choose_within(data_bytes, room, GARBAGE_MAX, replaced.clamp(REPLACED_MIN, 1.0))
 }
 
 /// The same with a bound on garbage, as a share of the data.
-fn choose_within(data_bytes: u64, kappa0_bytes: u64, garbage_max: f64, replaced: f64) -> Shape {
+fn choose_within(data_bytes: u64, room: FenceRoom, garbage_max: f64, replaced: f64) -> Shape {
+    let kappa0_bytes = room.kappa0_bytes;
+    let cost = |ratio, b_quarters, k, t| {
+        cost(ratio, b_quarters, k, t) + room.cost(|held| reads(ratio, b_quarters, k, t, held))
+    };
     let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
     let mut best = Shape { b_quarters: 8, k: 0, t: 0, kappa0_bytes };
     let mut best_cost = cost(ratio, 8, 0, 0);
@@ -115,20 +139,20 @@ pub enum Sizes {
 impl Sizes {
     /// The shape for this amount of data, of which the newest part replaced the given share.
     #[must_use]
-    pub fn choose(self, data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Shape {
+    pub fn choose(self, data_bytes: u64, room: FenceRoom, replaced: f64) -> Shape {
         match self {
-            Self::Cost => choose(data_bytes, kappa0_bytes, replaced),
-            Self::Fixed { growth } => fixed(growth, data_bytes, kappa0_bytes),
+            Self::Cost => choose(data_bytes, room, replaced),
+            Self::Fixed { growth } => fixed(growth, data_bytes, room.kappa0_bytes),
         }
     }
 
     /// The same, where at most the share `upper_max` of the data may come until everything is
     /// merged.
     #[must_use]
-    pub fn choose_within(self, data_bytes: u64, kappa0_bytes: u64, upper_max: f64) -> Shape {
+    pub fn choose_within(self, data_bytes: u64, room: FenceRoom, upper_max: f64) -> Shape {
         match self {
-            Self::Cost => choose_within(data_bytes, kappa0_bytes, upper_max, 1.0),
-            Self::Fixed { growth } => fixed(growth, data_bytes, kappa0_bytes),
+            Self::Cost => choose_within(data_bytes, room, upper_max, 1.0),
+            Self::Fixed { growth } => fixed(growth, data_bytes, room.kappa0_bytes),
         }
     }
 }
@@ -183,7 +207,7 @@ mod tests {
     #[test]
     fn small_stores_have_one_level() {
         for data in [0, 1, 1000, 1900] {
-            let shape = choose(data, 1000, 1.0);
+            let shape = choose(data, FenceRoom::ample(1000), 1.0);
             assert_eq!((shape.k, shape.t), (0, 0), "{data}");
         }
     }
@@ -193,7 +217,7 @@ mod tests {
     /// t = 2, k = 2 and b = 2 (12): 1 + 1 + 3.33.
     #[test]
     fn a_middle_sized_store_uses_many_runs() {
-        let shape = choose(40_000, 1000, 1.0);
+        let shape = choose(40_000, FenceRoom::ample(1000), 1.0);
         assert_eq!((shape.t, shape.k), (13, 0));
         let found = cost(40.0, shape.b_quarters, shape.k, shape.t);
         assert!(found < cost(40.0, 8, 1, 6) && found < cost(40.0, 8, 2, 2), "{found}");
@@ -204,8 +228,29 @@ mod tests {
     /// b = 2 (18) cost 1 + 0.5 + 2.22; t = 13 and k = 0 (14) 1 + 2.86.
     #[test]
     fn keys_that_replace_nothing_are_merged_less_often() {
-        let shape = choose(40_000, 1000, 0.0);
+        let shape = choose(40_000, FenceRoom::ample(1000), 0.0);
         assert_eq!((shape.t, shape.k, shape.b_quarters), (8, 1, 8));
+    }
+
+    /// By hand: with t = 2 and b = 3 the levels hold 0, 3 or 6 and 0, 9 or 18 memtables, and the
+    /// runs one on average. With 9 memtables in memory 3 and 6 fit, which leaves 5 on average:
+    /// 9 and 18 do not fit, in two thirds of the time.
+    #[test]
+    fn levels_whose_fences_do_not_fit_cost_a_read_each() {
+        let reads = |held| reads(100.0, 12, 2, 2, held);
+        assert_eq!(reads(200.0), 0.0);
+        assert!((reads(9.0) - 1.667).abs() < 0.001, "{}", reads(9.0));
+        assert!((reads(0.0) - 2.333).abs() < 0.001, "{}", reads(0.0));
+    }
+
+    #[test]
+    fn scarce_memory_has_fewer_levels() {
+        let (data, kappa0_bytes) = (53_000_000, 35_000);
+        let few = choose(data, FenceRoom { kappa0_bytes, fence_bytes: 48 << 10 }, 1.0);
+        let many = choose(data, FenceRoom::ample(kappa0_bytes), 1.0);
+        let ratio = data as f64 / kappa0_bytes as f64;
+        let reads = |of: &Shape| reads(ratio, of.b_quarters, of.k, of.t, 56.0);
+        assert!(few.k < many.k && reads(&few) + 0.3 < reads(&many), "{few:?} {many:?}");
     }
 
     #[test]
@@ -220,7 +265,8 @@ mod tests {
     /// 575,500 in level 2.
     #[test]
     fn fixed_sizes_take_as_many_levels_as_the_data_needs() {
-        let k = |data| Sizes::Fixed { growth: 24 }.choose(data, 1000, 1.0).k;
+        let room = FenceRoom::ample(1000);
+        let k = |data| Sizes::Fixed { growth: 24 }.choose(data, room, 1.0).k;
         assert_eq!([k(0), k(23_500), k(24_000), k(575_500), k(576_000)], [0, 0, 1, 1, 2]);
     }
 
@@ -247,9 +293,10 @@ mod tests {
         fn every_choice_keeps_its_bounds(
             data in 0u64..1 << 50,
             kappa0 in 1u64..1 << 40,
+            fence_bytes in prop_oneof![Just(u64::MAX), 0u64..400 << 10],
             replaced in 0.0..1.0f64,
         ) {
-            let shape = choose(data, kappa0, replaced);
+            let shape = choose(data, FenceRoom { kappa0_bytes: kappa0, fence_bytes }, replaced);
             let ratio = data as f64 / kappa0 as f64;
             prop_assert!(shape.t + shape.k < RUNS_MAX);
             if shape.k > 0 || shape.t > 0 {

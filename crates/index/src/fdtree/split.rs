@@ -15,6 +15,7 @@ use super::prepare::{self, Incoming, Prepared};
 use super::{FdTreeIndex, shape};
 use crate::history::share::{self, Load};
 use crate::merge::Inputs;
+use crate::upkeep::fence_room::FenceRoom;
 
 /// A gather or a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +75,11 @@ impl FdTreeIndex<'_> {
     pub(super) fn prepare_history(&self, durable: &IndexMeta, merge: HistoryMerge) -> Prepared {
         let levels = &durable.main.levels;
         let incoming = Incoming::of(durable.oldest_runs(merge.runs));
-        let (kappa0, codec) = (self.kappa0_bytes(), self.codec());
+        let (room, codec) = (self.fence_room(), self.codec());
         if merge.scope == MergeScope::Gather {
-            return prepare::gather(levels, incoming, kappa0, durable.shape.t, codec);
+            return prepare::gather(levels, incoming, room.kappa0_bytes, durable.shape.t, codec);
         }
-        prepare::prepare(&durable.shape, levels, incoming, true, kappa0, self.tree.sizes, codec)
+        prepare::prepare(&durable.shape, levels, incoming, true, room, self.tree.sizes, codec)
     }
 
     /// The state of history behind a merge with `inputs` of `durable`, which has left `levels`; and
@@ -103,7 +104,8 @@ impl FdTreeIndex<'_> {
         let upper_max = share::upper_max(entries, dead, assumed, self.split_share());
         let data_bytes = levels.iter().map(|level| level.counts.data_bytes()).sum();
         let kappa0_bytes = inputs.shape.kappa0_bytes;
-        let shape = self.tree.sizes.choose_within(data_bytes, kappa0_bytes, upper_max);
+        let room = FenceRoom { kappa0_bytes, ..self.fence_room() };
+        let shape = self.tree.sizes.choose_within(data_bytes, room, upper_max);
         let history = IndexHistory {
             from: splits_at.unwrap_or(history.from),
             replaced_millionths: millionths(replaced),

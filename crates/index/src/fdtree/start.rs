@@ -309,8 +309,8 @@ impl FdTreeIndex<'_> {
         if !self.scheme().tightens() {
             return two_level::first(shape, levels, incoming).with_codec(self.codec());
         }
-        let (kappa0, codec) = (self.kappa0_bytes(), self.codec());
-        prepare::prepare(shape, levels, incoming, full, kappa0, self.tree.sizes, codec)
+        let (room, codec) = (self.fence_room(), self.codec());
+        prepare::prepare(shape, levels, incoming, full, room, self.tree.sizes, codec)
     }
 
     /// Makes sure that there is space for a merge to begin and to continue: the space between two

@@ -20,6 +20,7 @@ use esker_format::meta::{LevelMeta, Shape};
 use super::prepare::{Incoming, Prepared};
 use super::shape::{self, Sizes};
 use crate::build::insert::Plan;
+use crate::upkeep::fence_room::FenceRoom;
 
 /// γ of an FD-tree for which no sizes were chosen: small, so that small trees have several levels.
 const GROWTH_DEFAULT: u16 = 4;
@@ -84,7 +85,7 @@ pub fn next(
 /// never less deep.
 #[must_use]
 pub fn grown(sizes: Sizes, rank: u8, data_bytes: u64, kappa0_bytes: u64) -> Shape {
-    let shape = sizes.choose(data_bytes, kappa0_bytes, 1.0);
+    let shape = sizes.choose(data_bytes, FenceRoom::ample(kappa0_bytes), 1.0);
     Shape { k: shape.k.max(rank.saturating_sub(1)), ..shape }
 }
 

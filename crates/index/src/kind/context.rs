@@ -9,6 +9,7 @@ use esker_format::block::Codec;
 use esker_format::ids::{Moment, Seq};
 use esker_format::meta::IndexMeta;
 use esker_substrate::blocks::{BlockStore, Pot};
+use esker_substrate::budget::Part as MemoryPart;
 use esker_substrate::error::Error;
 use esker_substrate::memtable::{Leaves, Memtable, MemtableCounts};
 use esker_substrate::poison::Poison;
@@ -26,6 +27,7 @@ use crate::read::source::Part;
 use crate::read::view::View;
 use crate::run::tree::BlockReader;
 use crate::upkeep::balance::{Balance, KeptTombstones};
+use crate::upkeep::fence_room::FenceRoom;
 use crate::{Gate, Index, Work};
 
 /// An index, as its kind sees it.
@@ -112,6 +114,12 @@ impl<'a> KindContext<'a> {
     /// κ0: the payload of a full memtable, in bytes.
     pub fn kappa0_bytes(self) -> u64 {
         self.index.kappa0_bytes()
+    }
+
+    /// κ0, and the memory for fences.
+    pub fn fence_room(self) -> FenceRoom {
+        let fence_bytes = self.index.env.budget.share_bytes(MemoryPart::Fences);
+        FenceRoom { kappa0_bytes: self.kappa0_bytes(), fence_bytes }
     }
 
     /// Estimates κ0 anew, from the memtable that is about to be written out.

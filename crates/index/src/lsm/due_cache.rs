@@ -43,13 +43,14 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upkeep::fence_room::FenceRoom;
 
     #[test]
     fn an_answer_is_worked_out_once_for_each_state() {
         let mut asked = Asked::default();
         let (one, other) = (Arc::new(IndexMeta::default()), Arc::new(IndexMeta::default()));
-        let few = Arrivals { kappa0_bytes: 10, replaced: 0.5 };
-        let many = Arrivals { kappa0_bytes: 20, ..few };
+        let few = Arrivals { room: FenceRoom::ample(10), replaced: 0.5 };
+        let many = Arrivals { room: FenceRoom::ample(20), ..few };
         let unasked = || -> bool { panic!("the answer is known") };
         assert!(asked.is_due(&one, &few, || true));
         assert!(asked.is_due(&one, &few, unasked));

@@ -15,7 +15,7 @@ use super::output::Output;
 use crate::build::insert::Sink;
 use crate::build::level_writer::extent_of;
 use crate::merge::head::Head;
-use crate::merge::window::Window;
+use crate::merge::window::{Window, ahead_bytes};
 use crate::read::versions::Fate;
 use crate::run::consumed::Consumed;
 use crate::run::cursor::{FenceCursor, OwnedFence, Target};
@@ -163,7 +163,8 @@ impl<'a> Input<'a> {
     pub fn new(reader: &'a BlockReader, span: Span, clip: Option<Clip<'a>>) -> Self {
         let extents: Vec<Extent> = joined(span.fences.iter().map(|fence| extent_of(&fence.ptr)));
         let stayed = vec![false; span.fences.len()];
-        let window = Window::new(&extents, READ_AHEAD_BYTES);
+        let ahead = ahead_bytes(reader.budget.total_bytes(), READ_AHEAD_BYTES);
+        let window = Window::new(&extents, ahead);
         let head = Head::default();
         let counted = reader.budget.lease(Part::Cache, 2 * span.memory_bytes());
         let mut input = Self {

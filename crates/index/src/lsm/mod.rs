@@ -254,7 +254,7 @@ impl LsmIndex<'_> {
         let merging = &self.lsm.compaction;
         match merging.policy {
             Policy::Pull => pull::is_due(durable, arrivals),
-            _ => by_policy::is_due(durable, &merging.params, arrivals.kappa0_bytes),
+            _ => by_policy::is_due(durable, &merging.params, arrivals.room.kappa0_bytes),
         }
     }
 

@@ -73,6 +73,10 @@ impl Scheme {
     }
 }
 
+/// The least write unit and the least bytes between two records, where the memtable is not smaller
+/// than twice the one, and a quarter of the other: each publish point leaves the last block of each
+/// level partly empty, and each record is written twice.
+const LEAST_BYTES: (u64, u64) = (16 << 10, 128 << 10);
 /// Most bytes that are written before a merge that lacks space is recorded.
 const SHORT_BYTES_MAX: u64 = 64 << 10;
 
@@ -93,9 +97,11 @@ impl Pace {
     #[must_use]
     pub fn of(kappa0_bytes: u64, merged_bytes: u64) -> Self {
         let unit = WRITE_UNIT_BYTES as u64;
+        let publish = (kappa0_bytes / 16).max((kappa0_bytes / 2).min(LEAST_BYTES.0));
+        let record = (kappa0_bytes / 2).max(kappa0_bytes.saturating_mul(4).min(LEAST_BYTES.1));
         Self {
-            publish_bytes: (kappa0_bytes / 16).max(merged_bytes / 256).clamp(4096, unit),
-            record_bytes: (kappa0_bytes / 2).max(merged_bytes / 32).clamp(8192, 32 * unit),
+            publish_bytes: publish.max(merged_bytes / 256).clamp(4096, unit),
+            record_bytes: record.max(merged_bytes / 32).clamp(8192, 32 * unit),
         }
     }
 

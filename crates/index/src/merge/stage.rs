@@ -29,7 +29,7 @@ use esker_substrate::memtable::{Leaves, Version};
 
 use crate::build::preserve::Keeper;
 use crate::merge::head::Head;
-use crate::merge::window::{Needed, READ_AHEAD_BYTES, Window};
+use crate::merge::window::{Needed, READ_AHEAD_BYTES, Window, ahead_bytes};
 use crate::run::cursor::{FenceCursor, Target};
 use crate::run::fence_index::{FenceIndex, Place};
 use crate::run::tree::{BlockReader, Tree};
@@ -359,12 +359,13 @@ impl Stage {
             }
         };
         let meta = tree.meta.levels.get(level).cloned().unwrap_or_default();
+        let ahead = ahead_bytes(self.reader.budget.total_bytes(), READ_AHEAD_BYTES);
         let mut source = LevelSource {
             input,
             gives_fences: level + 1 == levels && level + 1 < tree.height(),
             children,
             outbox: None,
-            window: Window::new(&meta.extents, READ_AHEAD_BYTES),
+            window: Window::new(&meta.extents, ahead),
             next: None,
             block: None,
             index: 0,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use esker_device::Purpose;
 use esker_format::block::{BlockLayout, BlockView};
-use esker_format::ptr::{BlockPtr, Extent};
+use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 use esker_substrate::error::Result;
 use esker_substrate::planted::{self, Race};
 
@@ -13,6 +13,17 @@ use crate::run::tree::BlockReader;
 
 /// Bytes read ahead at once: large enough that reading is sequential.
 pub(crate) const READ_AHEAD_BYTES: u64 = 256 * 1024;
+/// Of a memory budget of less than this many bytes, a source takes a share for reading ahead.
+const SMALL_BUDGET_BYTES: u64 = 1 << 20;
+/// That share, as a divisor: a merge has up to two dozen sources.
+const AHEAD_DIVISOR: u64 = 32;
+
+/// Bytes to read ahead at once in a store with a memory budget of `budget_bytes`; at most
+/// `bytes_max`.
+pub(crate) fn ahead_bytes(budget_bytes: u64, bytes_max: u64) -> u64 {
+    let small = budget_bytes < SMALL_BUDGET_BYTES;
+    if small { (budget_bytes / AHEAD_DIVISOR).clamp(UNIT_BYTES, bytes_max) } else { bytes_max }
+}
 
 /// Bytes read ahead.
 pub struct Window {
@@ -116,5 +127,16 @@ impl Needed {
     /// The number of blocks.
     pub(crate) fn len(&self) -> u64 {
         self.blocks.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_budget_reads_less_ahead() {
+        let kib = |budget: u64| ahead_bytes(budget << 10, READ_AHEAD_BYTES) >> 10;
+        assert_eq!([0, 128, 256, 512, 1023, 1024].map(kib), [4, 4, 8, 16, 31, 256]);
     }
 }

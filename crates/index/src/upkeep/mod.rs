@@ -1,11 +1,13 @@
 //! What an index keeps track of between merges.
 //!
 //! `due` decides what should begin, `balance` when there are too many tombstones, `forecast` what
-//! would begin; `memory` counts memory, [`owed`] and [`reserve`] space; [`values`] has the owners
+//! would begin; `memory` counts memory, [`fence_room`] says
+//! what memory there is for fences, [`owed`] and [`reserve`] space; [`values`] has the owners
 //! of blobs; [`stats`] are for users; `pause` stops all work for a moment.
 
 pub(crate) mod balance;
 pub(crate) mod due;
+pub mod fence_room;
 pub(crate) mod forecast;
 pub(crate) mod memory;
 pub mod owed;

@@ -21,7 +21,7 @@ pub const NAMES: [&str; 2] = ["left", "right"];
 
 /// A store as small as one may be, so that merges, nearly all of them full, never end.
 pub fn small(builder: DbBuilder) -> DbBuilder {
-    builder.memory_budget(256 << 10).log_segment_bytes(16 << 10)
+    builder.memory_budget(128 << 10).log_segment_bytes(16 << 10)
 }
 
 /// The way in which threads use a store.

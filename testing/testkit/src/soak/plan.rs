@@ -100,7 +100,7 @@ impl Plan {
         let random = Random::new(!self.round_seed());
         let runtime = Arc::new(Clock { real: SystemRuntime::default(), round: self.done.len() });
         Db::builder_on(device)
-            .memory_budget([256 << 10, 1 << 20][random.index(2) % 2])
+            .memory_budget([128 << 10, 1 << 20][random.index(2) % 2])
             .log_segment_bytes([16 << 10, 64 << 10][random.index(2) % 2])
             .runtime(runtime)
             .open()

@@ -16,6 +16,7 @@ use crate::lsm::layout::Layout;
 use crate::lsm::policy::Policy;
 use crate::lsm::policy::sizes::{self, Sizes};
 use crate::lsm::state::State;
+use crate::upkeep::fence_room::FenceRoom;
 
 /// Blocks that a slice takes of one run or level: those of two full memtables, within these bounds.
 /// Each slice writes the nodes that lead to its blocks, and a record.
@@ -29,8 +30,8 @@ const WORTH_CHANGING: f64 = 0.95;
 /// Properties of the incoming data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::lsm) struct Arrivals {
-    /// κ0, what a full memtable brings, in bytes.
-    pub kappa0_bytes: u64,
+    /// κ0, what a full memtable brings, in bytes, and the memory for fences.
+    pub room: FenceRoom,
     /// The share of it that replaces or deletes something.
     pub replaced: f64,
 }
@@ -51,13 +52,13 @@ impl Pass {
 /// The sizes of levels: those in force, unless others write less by enough, or those in force allow
 /// too much garbage.
 fn sizes(meta: &IndexMeta, lsm: &LsmMeta, arrivals: &Arrivals) -> Sizes {
-    let Arrivals { kappa0_bytes, replaced } = *arrivals;
+    let Arrivals { room, replaced } = *arrivals;
     let data_bytes = lsm.levels.last().map_or(0, level_bytes);
-    let best = sizes::choose(data_bytes, kappa0_bytes, replaced);
+    let best = sizes::choose_in(data_bytes, room, replaced);
     let Shape { b_quarters, k, t, .. } = meta.shape;
     let force = Sizes { runs: t, levels: k, growth: (b_quarters / 4).clamp(2, 16) as u8 };
-    let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
-    let cost = |sizes: &Sizes| sizes::cost(sizes, ratio, replaced);
+    let ratio = data_bytes as f64 / room.kappa0_bytes.max(1) as f64;
+    let cost = |sizes: &Sizes| sizes::cost_with_reads(sizes, ratio, replaced, room);
     let stays =
         t > 0 && force.is_within(ratio, replaced) && cost(&force) * WORTH_CHANGING <= cost(&best);
     if stays { force } else { best }
@@ -78,7 +79,7 @@ fn surplus(lsm: &LsmMeta, sizes: &Sizes) -> usize {
 /// runs. Levels are numbered by their position among those that exist.
 fn due(meta: &IndexMeta, arrivals: &Arrivals) -> Option<(Overflow, Sizes)> {
     let lsm = meta.lsm()?;
-    let kappa0_bytes = arrivals.kappa0_bytes;
+    let kappa0_bytes = arrivals.room.kappa0_bytes;
     let sizes = sizes(meta, lsm, arrivals);
     let inner = lsm.levels.len().saturating_sub(1);
     for (number, level) in lsm.levels.iter().take(inner).enumerate().rev() {
@@ -110,7 +111,7 @@ pub(in crate::lsm) fn capacities(
     lsm: &LsmMeta,
     arrivals: &Arrivals,
 ) -> (u64, Vec<u64>) {
-    let kappa0_bytes = arrivals.kappa0_bytes;
+    let kappa0_bytes = arrivals.room.kappa0_bytes;
     let sizes = sizes(meta, lsm, arrivals);
     let level = |number| capacity_of(lsm, &sizes, number, kappa0_bytes);
     (sizes.capacity_bytes(0, kappa0_bytes), (0..lsm.levels.len()).map(level).collect())
@@ -131,7 +132,7 @@ pub(in crate::lsm) fn is_due(meta: &IndexMeta, arrivals: &Arrivals) -> bool {
 /// Whether that many more full memtables in runs exceed the limit.
 pub(in crate::lsm) fn is_behind(meta: &IndexMeta, arrivals: &Arrivals, memtables: u64) -> bool {
     let Some(lsm) = meta.lsm() else { return false };
-    let kappa0_bytes = arrivals.kappa0_bytes;
+    let kappa0_bytes = arrivals.room.kappa0_bytes;
     let standing = sizes(meta, lsm, arrivals).capacity_bytes(0, kappa0_bytes);
     runs_bytes(meta) > standing.saturating_add(memtables.saturating_mul(kappa0_bytes))
 }
@@ -166,7 +167,7 @@ impl LsmIndex<'_> {
     /// The incoming data, as far as it is known.
     pub(in crate::lsm) fn arrivals(&self) -> Arrivals {
         let replaced = self.lsm.replaced.lock().share();
-        Arrivals { kappa0_bytes: self.kappa0_bytes(), replaced }
+        Arrivals { room: self.fence_room(), replaced }
     }
 
     /// The next slice of everything; `None` when that is done.
@@ -269,7 +270,7 @@ mod tests {
     }
 
     const KAPPA0: u64 = 10 * UNIT_BYTES;
-    const OVERWRITES: Arrivals = Arrivals { kappa0_bytes: KAPPA0, replaced: 1.0 };
+    const OVERWRITES: Arrivals = Arrivals { room: FenceRoom::ample(KAPPA0), replaced: 1.0 };
 
     /// By hand: over 1,000 units there may be 11 runs and a level of 22 memtables.
     #[test]

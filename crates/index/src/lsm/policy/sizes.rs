@@ -21,6 +21,8 @@
 //! equal parts. Merges that do not pull write up to 40 % more, and 50 to 120 % more where γ is 2:
 //! the runs' merges and the first level's then follow each other round.
 
+use crate::upkeep::fence_room::FenceRoom;
+
 /// Most garbage, as a share of the data: all data above the last level may have an older version in
 /// it.
 const GARBAGE_MAX: f64 = 0.34;
@@ -98,10 +100,32 @@ pub fn cost(sizes: &Sizes, ratio: f64, replaced: f64) -> f64 {
     1.0 + inner + ratio / (2.0 * above) + (1.0 - replaced)
 }
 
+/// The blocks that a lookup of an absent key reads where the fences of `held` memtables fit into
+/// memory: one for each level, and the share of the runs whose fences do not fit. A level's nodes
+/// are not held in memory.
+fn reads(sizes: &Sizes, held: f64) -> f64 {
+    let runs = f64::from(sizes.runs);
+    f64::from(sizes.levels) + 1.0 + (runs - held).max(0.0)
+}
+
+/// What the sizes cost: the bytes that they write per incoming byte, and the reads of lookups where
+/// memory for fences is scarce.
+#[must_use]
+pub fn cost_with_reads(sizes: &Sizes, ratio: f64, replaced: f64, room: FenceRoom) -> f64 {
+    cost(sizes, ratio, replaced) + room.cost(|held| reads(sizes, held))
+}
+
 /// The sizes that write least among those within the bound on garbage, where `replaced` of what
 /// comes replace or delete something. Of data too small for the bound, the least sizes.
 #[must_use]
 pub fn choose(data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Sizes {
+    choose_in(data_bytes, FenceRoom::ample(kappa0_bytes), replaced)
+}
+
+/// The same where memory for fences may be scarce: then sizes with fewer reads may write more.
+#[must_use]
+pub fn choose_in(data_bytes: u64, room: FenceRoom, replaced: f64) -> Sizes {
+    let kappa0_bytes = room.kappa0_bytes;
     let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
     let mut best = Sizes::LEAST;
     let mut best_cost = f64::INFINITY;
@@ -109,7 +133,7 @@ pub fn choose(data_bytes: u64, kappa0_bytes: u64, replaced: f64) -> Sizes {
         for runs in 1..=RUNS_MAX {
             for growth in GROWTH_FACTORS {
                 let sizes = Sizes { runs, levels, growth };
-                let this = cost(&sizes, ratio, replaced);
+                let this = cost_with_reads(&sizes, ratio, replaced, room);
                 // Few levels come first: a tie goes to fewer.
                 if sizes.is_within(ratio, replaced) && this < best_cost - 1e-9 {
                     (best, best_cost) = (sizes, this);
@@ -154,6 +178,16 @@ mod tests {
     fn more_may_stand_where_nothing_is_replaced() {
         let runs = |replaced| choose(20_000, 1000, replaced).runs;
         assert_eq!([runs(1.0), runs(0.75), runs(0.0)], [6, 9, RUNS_MAX]);
+    }
+
+    /// By hand: two levels and the last one, and of twelve runs two whose fences do not fit.
+    #[test]
+    fn each_level_costs_a_read() {
+        let sizes = Sizes { runs: 12, levels: 2, growth: 2 };
+        assert_eq!([12.0, 10.0].map(|held| reads(&sizes, held)), [3.0, 5.0]);
+        let room = FenceRoom { kappa0_bytes: 35_000, fence_bytes: 48 << 10 };
+        let chosen = |room| choose_in(53_000_000, room, 1.0).levels;
+        assert!(chosen(room) < chosen(FenceRoom::ample(35_000)));
     }
 
     /// By hand for R = 4: the limit is 1.36, one run is 1.5. Where nothing is replaced it is 4.1,
