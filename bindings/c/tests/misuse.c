@@ -54,7 +54,7 @@ int main(int count, char **arguments) {
     options.durability = 7;
     CHECK(refused(esker_open(arguments[1], &options, &db, &error), ESKER_INVALID, &error));
     options.durability = ESKER_SYNCED;
-    options.memory_budget = 1;
+    options.memory_budget = (128 << 10) - 1;
     CHECK(refused(esker_open(arguments[1], &options, &db, &error), ESKER_INVALID, &error));
     options.memory_budget = 1 << 20;
     options.reserved[2] = 1;

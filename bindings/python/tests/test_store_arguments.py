@@ -78,7 +78,7 @@ def test_wrong_arguments(tmp_path, db, ks):
         lambda: db.keyspace("x" * 256),
         lambda: db.keyspace("x", memtable=1023),
         lambda: db.keyspace("x", memtable="lots"),
-        lambda: esker.open(tmp_path / "new", memory=1000),
+        lambda: esker.open(tmp_path / "new", memory=(128 << 10) - 1),
         lambda: esker.open(tmp_path / "new", memory=-1),
         lambda: esker.open(tmp_path / "new", memory=2**70),
         lambda: esker.open(tmp_path / "new", memory="much"),

@@ -32,6 +32,8 @@ const LEVELS_MAX: u8 = 16;
 pub const DIRECT_RATIO_MAX: f64 = 4.0;
 /// The share that fences and filters add to a level's bytes.
 const FENCE_SHARE: f64 = 0.02;
+/// The bytes, per byte of data that comes in, that may be written to save a lookup one read.
+const READ_WORTH: f64 = 4.0;
 /// Growth factors considered. Whole numbers: a level takes b - 1 merges from above before the b-th
 /// takes it down, so a fraction would only leave space unused.
 const GROWTH_FACTORS: std::ops::RangeInclusive<u16> = 2..=24;
@@ -90,7 +92,8 @@ pub fn choose(data_bytes: u64, room: FenceRoom, replaced: f64) -> Shape {
 fn choose_within(data_bytes: u64, room: FenceRoom, garbage_max: f64, replaced: f64) -> Shape {
     let kappa0_bytes = room.kappa0_bytes;
     let cost = |ratio, b_quarters, k, t| {
-        cost(ratio, b_quarters, k, t) + room.cost(|held| reads(ratio, b_quarters, k, t, held))
+        cost(ratio, b_quarters, k, t)
+            + room.cost(READ_WORTH, |held| reads(ratio, b_quarters, k, t, held))
     };
     let ratio = data_bytes as f64 / kappa0_bytes.max(1) as f64;
     let mut best = Shape { b_quarters: 8, k: 0, t: 0, kappa0_bytes };

@@ -7,8 +7,6 @@ const FENCE_MEMORY_SHARE: f64 = 1.0 / 40.0;
 /// The memory for fences, in bytes, from which sizes are chosen by the bytes that they write alone:
 /// that of a budget of 1 MiB.
 const AMPLE_BYTES: u64 = 384 << 10;
-/// The bytes, per byte of data that comes in, that may be written to save a lookup one read.
-const READ_WORTH: f64 = 2.0;
 
 /// The memory that level sizes are chosen for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +32,11 @@ impl FenceRoom {
         (self.fence_bytes < AMPLE_BYTES).then(|| self.fence_bytes as f64 / of_a_memtable)
     }
 
-    /// What sizes cost by which a lookup makes as many reads as `reads` says, in addition to the
-    /// bytes that they write per byte.
-    pub fn cost(&self, reads: impl FnOnce(f64) -> f64) -> f64 {
-        self.memtables().map_or(0.0, |memtables| READ_WORTH * reads(memtables))
+    /// What sizes cost in addition to the bytes that they write per byte that comes in: `worth` of
+    /// such bytes for each read of a lookup; `reads` are those where the fences of so many
+    /// memtables are held.
+    pub fn cost(&self, worth: f64, reads: impl FnOnce(f64) -> f64) -> f64 {
+        self.memtables().map_or(0.0, |memtables| worth * reads(memtables))
     }
 }
 
@@ -50,8 +49,9 @@ mod tests {
     fn reads_count_where_memory_is_scarce() {
         let room = |fence_bytes| FenceRoom { kappa0_bytes: 96 << 10, fence_bytes };
         assert_eq!(room(96 << 10).memtables(), Some(40.0));
-        assert_eq!([room(96 << 10).cost(|held| held), room(0).cost(|held| held)], [80.0, 0.0]);
+        let cost = |fence_bytes| room(fence_bytes).cost(2.0, |held| held);
+        assert_eq!([cost(96 << 10), cost(0), cost(384 << 10)], [80.0, 0.0, 0.0]);
         assert_eq!(room(384 << 10).memtables(), None);
-        assert_eq!(FenceRoom::ample(1).cost(|_| 1.0), 0.0);
+        assert_eq!(FenceRoom::ample(1).cost(2.0, |_| 1.0), 0.0);
     }
 }

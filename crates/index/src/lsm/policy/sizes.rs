@@ -33,6 +33,9 @@ const REPLACED_MIN: f64 = 0.5;
 const RUNS_MAX: u8 = 12;
 /// Most levels between the runs and the last level.
 const LEVELS_MAX: u8 = 4;
+/// The bytes, per byte of data that comes in, that may be written to save a lookup one read. Small
+/// slices write more than the cost function says, so it is less than that of an FD+tree.
+const READ_WORTH: f64 = 1.0;
 /// Growth factors considered.
 const GROWTH_FACTORS: std::ops::RangeInclusive<u8> = 2..=16;
 /// The average share of the memtable that is one too many.
@@ -112,7 +115,7 @@ fn reads(sizes: &Sizes, held: f64) -> f64 {
 /// memory for fences is scarce.
 #[must_use]
 pub fn cost_with_reads(sizes: &Sizes, ratio: f64, replaced: f64, room: FenceRoom) -> f64 {
-    cost(sizes, ratio, replaced) + room.cost(|held| reads(sizes, held))
+    cost(sizes, ratio, replaced) + room.cost(READ_WORTH, |held| reads(sizes, held))
 }
 
 /// The sizes that write least among those within the bound on garbage, where `replaced` of what
