@@ -90,7 +90,7 @@ fn scans_go_around_damage_that_two_runs_meet() {
         if counts.data_entries() > 0 && counts.fences > 0 && counts.blocks > 6 {
             break;
         }
-        subject.write(&mixed(number % 12_000), Some(b"new"));
+        subject.write(&mixed(number % 12_000), Some(&[7; 100]));
         subject.maintain();
     }
     subject.reopen_unchecked();

@@ -74,7 +74,8 @@ fn a_range_that_is_scanned_often_is_merged_and_others_are_not() {
             }
         }
         assert_eq!(merges, 1, "{policy}: a range without runs costs its scans nothing");
-        assert_eq!((runs_at(&subject, 5_000), runs_at(&subject, 30_000)), (0, cold), "{policy}");
+        // It may begin at the scan that has made it due.
+        assert_eq!((runs_at(&subject, 5_049), runs_at(&subject, 30_000)), (0, cold), "{policy}");
         subject.verify_all();
         subject.check();
     }
