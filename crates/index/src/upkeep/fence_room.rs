@@ -18,7 +18,7 @@ pub struct FenceRoom {
 }
 
 impl FenceRoom {
-    /// With so much memory that reads do not count.
+    /// With enough memory that reads do not count.
     #[must_use]
     pub const fn ample(kappa0_bytes: u64) -> Self {
         Self { kappa0_bytes, fence_bytes: u64::MAX }
