@@ -5,6 +5,9 @@
 //! *pool* of operations that wait in memory and the *cache* of nodes; their shares follow the
 //! workload. Where descriptors take a third, the buffers that hold most are emptied; where the
 //! table of subtrees leaves room for the least pool and cache alone, puts are refused.
+//!
+//! Pool and log have at most a sixteenth of the chip each, because a checkpoint writes the pool, and
+//! blocks are kept free for both. Of more memory, the cache has the rest.
 
 use alloc::format;
 
@@ -69,12 +72,18 @@ pub(crate) struct Plan {
     pub fragments_max: usize,
     /// Log pages after which a checkpoint is made.
     pub log_pages_max: u32,
+    /// The most bytes of the pool, whatever the memory.
+    pool_most: usize,
     page_bytes: usize,
 }
 
 /// The fewest pages of pool and cache.
 const POOL_PAGES_MIN: usize = 4;
 const CACHE_PAGES_MIN: usize = 8;
+/// The fewest pages after which the log leads to a checkpoint.
+const LOG_PAGES_MIN: usize = 8;
+/// The parts of a chip of which pool and log have at most one each.
+const CHIP_PARTS: usize = 16;
 
 /// The least memory of pool and cache.
 const fn pool_and_cache_min(page_bytes: usize) -> usize {
@@ -115,15 +124,18 @@ impl Plan {
             let needed_bytes = needed.max(needed + (needed / 15).saturating_sub(2 * page));
             return Err(Error::Memory { needed_bytes, given_bytes: memory });
         };
-        let log_pages_max = (shared / page).max(8) as u32;
-        Ok(Self { shared, batch, fragments_max, log_pages_max, page_bytes: page })
+        let pages_most = blocks as usize * in_block as usize / CHIP_PARTS;
+        let log_pages_max = (shared / page).min(pages_most).max(LOG_PAGES_MIN) as u32;
+        let pool_most = pages_most.max(POOL_PAGES_MIN).saturating_mul(page);
+        Ok(Self { shared, batch, fragments_max, log_pages_max, pool_most, page_bytes: page })
     }
 
     /// The bytes of the pool and the pages of the cache, when subtrees and descriptors take
     /// `taken` bytes, the pool has `filled`, and gets one of `parts` parts of what is left.
     pub(crate) fn divide(&self, taken: usize, filled: usize, parts: usize) -> (usize, usize) {
         let left = self.shared.saturating_sub(taken);
-        let pool = (left / parts.max(2)).max(POOL_PAGES_MIN * self.page_bytes);
+        let least = POOL_PAGES_MIN * self.page_bytes;
+        let pool = (left / parts.max(2)).clamp(least, self.pool_most.max(least));
         let pages = left.saturating_sub(pool.max(filled)) / (self.page_bytes + CACHED_BYTES);
         (pool, pages.max(CACHE_PAGES_MIN))
     }

@@ -71,7 +71,7 @@ impl Trace {
         let random = Random::new(seed);
         let shape = Shape { keys: 1500, value_bytes: 30, lookups: 10, removals: 33 };
         let steps: Vec<_> = (0..steps).map(|_| step(&random, &shape)).collect();
-        let blocks = [40, 36, 42][usize::from(options.subtree_levels) - 1];
+        let blocks = [40, 34, 42][usize::from(options.subtree_levels) - 1];
         let tree = Tree::create(chip(blocks, 8, 512), options.clone()).map_err(text)?;
         let mut state = State::new(tree);
         let mut states = Vec::new();
