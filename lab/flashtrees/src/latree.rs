@@ -2,7 +2,7 @@
 //!
 //! Keys are stored in the order of their bytes, so that they are big-endian. On a chip all
 //! operations count as the host's: the chip of the LA-tree knows no causes, and
-//! [`LaTreeMap::stats`] says what its collections did. On a device it sees the erase units of
+//! [`FlashTree::moved_pages`] says what its collections moved. On a device it sees the erase units of
 //! [`LayerUnits`] as blocks. It divides all of its memory, so that it always holds what it was
 //! given; `esker-latree` tests with a counting allocator what that is in Rust's collections.
 
@@ -186,6 +186,11 @@ impl<C: OverNand> FlashTree for LaTreeMap<C> {
 
     fn chip(&self) -> Chip {
         Chip::of(self.tree.chip().nand())
+    }
+
+    fn moved_pages(&self) -> u64 {
+        let stats = self.tree.stats();
+        stats.moved_nodes + stats.moved_fragments
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Report {
     pub device_ns: u64,
     /// Operations on flash, by cause.
     pub counters: Counters,
+    /// Pages that the tree's own garbage collection moved, which the counters have as the host's.
+    pub moved_pages: u64,
     /// The most memory that the tree held after an operation of the whole run, in bytes.
     pub memory_bytes: usize,
     /// Erases of a block, in the mean over all blocks, since the chip was new.
@@ -46,11 +48,19 @@ impl Report {
         self.counters.total().programs as f64 / self.operations.max(1) as f64
     }
 
+    /// Programs of garbage collection, that of the tree and that of a layer below, in percent of
+    /// all.
+    #[must_use]
+    pub fn collection_percent(&self) -> f64 {
+        let collected = self.counters.of(Cause::Gc).programs + self.moved_pages;
+        100.0 * collected as f64 / self.counters.total().programs.max(1) as f64
+    }
+
     /// A line: microseconds, reads, programs and erases of a request, the share of garbage
     /// collection in programs, memory.
     #[must_use]
     pub fn line(&self) -> String {
-        let (total, gc) = (self.counters.total(), self.counters.of(Cause::Gc));
+        let total = self.counters.total();
         let erases = total.erases as f64 / self.operations.max(1) as f64;
         format!(
             "{:<10} {:>8.1} us {:>6.3} reads {:>6.3} programs {:>7.4} erases, gc {:>4.1} %, {} B, \
@@ -60,7 +70,7 @@ impl Report {
             self.reads(),
             self.programs(),
             erases,
-            100.0 * gc.programs as f64 / total.programs.max(1) as f64,
+            self.collection_percent(),
             self.memory_bytes,
             self.erases_per_block
         )
@@ -71,6 +81,7 @@ impl Report {
 #[derive(Clone, Copy, Debug)]
 struct Meter {
     before: Chip,
+    moved_before: u64,
     operations: u64,
     updates: u64,
     found: u64,
@@ -80,7 +91,8 @@ struct Meter {
 impl Meter {
     fn new(tree: &dyn FlashTree) -> Self {
         let memory_bytes = tree.memory().used();
-        Self { before: tree.chip(), operations: 0, updates: 0, found: 0, memory_bytes }
+        let (before, moved_before) = (tree.chip(), tree.moved_pages());
+        Self { before, moved_before, operations: 0, updates: 0, found: 0, memory_bytes }
     }
 
     fn count(&mut self, tree: &dyn FlashTree, is_update: bool, found: u64) {
@@ -99,6 +111,7 @@ impl Meter {
             updates: self.updates,
             device_ns: chip.end_ns.saturating_sub(self.before.end_ns),
             counters: chip.counters.since(&self.before.counters),
+            moved_pages: tree.moved_pages().saturating_sub(self.moved_before),
             memory_bytes: self.memory_bytes,
             erases_per_block: total.erases as f64 / f64::from(blocks),
             found: self.found,

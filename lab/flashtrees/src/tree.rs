@@ -128,4 +128,10 @@ pub trait FlashTree {
 
     /// What the chip did so far.
     fn chip(&self) -> Chip;
+
+    /// Pages that the tree's own garbage collection has moved, where it is not a layer below that
+    /// collects: the chip counts them as the host's.
+    fn moved_pages(&self) -> u64 {
+        0
+    }
 }

@@ -74,6 +74,10 @@ impl FlashTree for Checked {
     fn chip(&self) -> Chip {
         self.tree.chip()
     }
+
+    fn moved_pages(&self) -> u64 {
+        self.tree.moved_pages()
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! One system, one workload, one chip or device; and many of them in turn.
 
-use esker_flash::nand::Cause;
 use esker_flashtrees::rivals::Rival;
 use esker_flashtrees::run::run;
 use esker_flashtrees::workload::Workload;
@@ -19,9 +18,8 @@ pub(super) const PUBLISHED: &str = "published_micros";
 /// Pages read and programmed for each operation, by all causes.
 pub(super) const READS: &str = "flash_reads_per_op";
 pub(super) const PROGRAMS: &str = "flash_programs_per_op";
-/// Programs of garbage collection in the layer below, in percent of all. On a raw chip the LA-tree
-/// has no layer.
-pub(super) const COLLECTION: &str = "layer_gc_percent";
+/// Programs of garbage collection, that of the tree and that of a layer below, in percent of all.
+pub(super) const COLLECTION: &str = "gc_percent";
 /// Erases of a block since the chip was new, in the mean.
 pub(super) const ERASES: &str = "erases_per_block";
 
@@ -90,13 +88,11 @@ impl System {
         let mut tree = Checked::new(made);
         let report = run(&mut tree, workload, setup.updates / 3, setup.updates)?;
         tree.finish()?;
-        let (total, collected) = (report.counters.total(), report.counters.of(Cause::Gc));
-        let percent = 100.0 * collected.programs as f64 / total.programs.max(1) as f64;
         let mut metrics = Metrics::new();
         metric(&mut metrics, MICROS, report.micros());
         metric(&mut metrics, READS, report.reads());
         metric(&mut metrics, PROGRAMS, report.programs());
-        metric(&mut metrics, COLLECTION, percent);
+        metric(&mut metrics, COLLECTION, report.collection_percent());
         metric(&mut metrics, ERASES, report.erases_per_block);
         Ok(metrics)
     }
