@@ -42,8 +42,8 @@ Each run has its own process and folder, and a control group that limits its mem
 page cache, if the system permits. Runs of the systems alternate. At the full scale each system
 needs about 4 GB.
 
-Rows: load, lookups, scans, durable, merge, merge-space, overwrite, mix, values-1000,
-values-4000, sequential, moving-normal, compact, reopen.
+Rows: load, lookups, scans, hot-scans, durable, merge, merge-space, overwrite, mix,
+values-1000, values-4000, sequential, moving-normal, compact, reopen.
 
 With --media, Esker's files are on a simulated SSD, and each row also shows what the flash did:
 bytes that the store wrote, times the write amplification of the device, erases and wear.";

@@ -10,10 +10,11 @@ use esker_terminal::table::Table;
 use serde_json::{Value, json};
 
 /// The metrics that are printed, by row; the JSON has all.
-const SHOWN: [(Row, &[&str]); 10] = [
+const SHOWN: [(Row, &[&str]); 11] = [
     (Row::Load, &["rate", "put_rate", "written_per_byte", "peak_over_live", "resident_peak_bytes"]),
     (Row::Lookups, &["rate", "get_p50_us", "get_p999_us", "reads_per_lookup", "reads_per_miss"]),
     (Row::Scans, &["rate", "scan_p50_us", "scan_p999_us"]),
+    (Row::HotScans, &["rate", "scan_p50_us", "scan_p999_us", "written_per_byte"]),
     (
         Row::Durable,
         &["rate_1", "rate_8", "syncs_per_put_1", "syncs_per_put_8", "put_1_p50_us", "put_1_p99_us"],

@@ -101,7 +101,7 @@ const LOADED: &str = "load_written_per_byte";
 const OVERWRITTEN: &str = "overwrite_written_per_byte";
 
 /// The bars of an LSM index.
-pub const LSM: [Bar; 25] = [
+pub const LSM: [Bar; 26] = [
     most(Row::Load, WRITTEN, "bytes per user byte", Times(0.7, Rocksdb)),
     most(Row::Overwrite, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
     most(Row::Mix, WRITTEN, "bytes per user byte", Times(0.75, Rocksdb)),
@@ -120,6 +120,7 @@ pub const LSM: [Bar; 25] = [
     most(Row::Merge, "put_abandoned", "writes abandoned", Number(0.0)),
     most(Row::MergeSpace, "added_over_data", "space added over the data", Number(0.1)),
     least(Row::Lookups, "rate", "lookups/s", Times(1.0, Rocksdb)),
+    least(Row::HotScans, "rate", "scans/s beside writes", Times(0.9, Rocksdb)),
     most(Row::Lookups, "reads_per_lookup", "device reads", Number(1.02)),
     most(Row::Lookups, "reads_per_miss", "device reads, absent keys", Number(0.02)),
     most(Row::Overwrite, "peak_over_live", "peak space over live data", Number(1.6)),

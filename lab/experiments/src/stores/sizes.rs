@@ -98,7 +98,8 @@ pub const fn repeats(scale: Scale, row: Row, system: Name) -> u32 {
     match (scale, row) {
         (Scale::Full, Row::Merge) => 7,
         (Scale::Full, Row::Durable) => 5,
-        (Scale::Full | Scale::Small, Row::Load | Row::Lookups | Row::Scans | Row::Durable) => 3,
+        (Scale::Tiny, _) => 1,
+        (_, Row::Load | Row::Lookups | Row::Scans | Row::HotScans | Row::Durable) => 3,
         _ => 1,
     }
 }

@@ -8,12 +8,14 @@
 //! | [`merge`] | writes and lookups while a full merge runs |
 //! | [`merge_space`] | what a full merge adds while a scan is open |
 //! | [`lookups`], [`scans`] | reading |
+//! | [`hot_scans`] | scans of a tenth of the keys, beside writes |
 //! | [`durable`] | puts that wait for the device |
 //! | [`compact`] | space after a full merge |
 //! | [`reopen`] | the first answer after a crash in a full merge |
 
 pub mod compact;
 pub mod durable;
+pub mod hot_scans;
 pub mod load;
 pub mod lookups;
 pub mod merge;
@@ -61,6 +63,8 @@ pub enum Row {
     Lookups,
     /// See [`scans`].
     Scans,
+    /// See [`hot_scans`].
+    HotScans,
     /// See [`durable`].
     Durable,
     /// See [`compact`].
@@ -71,10 +75,11 @@ pub enum Row {
 
 impl Row {
     /// Every row, in the order in which they run.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Load,
         Self::Lookups,
         Self::Scans,
+        Self::HotScans,
         Self::Durable,
         Self::Merge,
         Self::MergeSpace,
@@ -103,6 +108,7 @@ impl Row {
             Self::MergeSpace => "merge-space",
             Self::Lookups => "lookups",
             Self::Scans => "scans",
+            Self::HotScans => "hot-scans",
             Self::Durable => "durable",
             Self::Compact => "compact",
             Self::Reopen => "reopen",
@@ -130,6 +136,7 @@ impl Row {
             Self::MergeSpace => "a full merge with a scan held open",
             Self::Lookups => "random lookups, 2 threads",
             Self::Scans => "scans of 100",
+            Self::HotScans => "scans of 100 in a tenth of the keys, 50 overwrites for each",
             Self::Durable => "durable single puts",
             Self::Compact => "after a full merge",
             Self::Reopen => "reopening after a crash in a full merge",
@@ -245,6 +252,7 @@ pub fn run(run: &Run<'_>) -> Result<Metrics> {
         Row::MergeSpace => merge_space::run(run),
         Row::Lookups => lookups::run(run),
         Row::Scans => scans::run(run),
+        Row::HotScans => hot_scans::run(run),
         Row::Durable => durable::run(run),
         Row::Compact => compact::run(run),
         Row::Reopen => reopen::crash(run),

@@ -10,9 +10,9 @@ use crate::stores::rows::{Run, insert};
 use crate::{Error, Result};
 
 /// Entries of a scan.
-const SCAN_ENTRIES: u64 = 100;
+pub(super) const SCAN_ENTRIES: u64 = 100;
 /// The number of scans that count for each one that does not.
-const WARM_UP_SHARE: u64 = 4;
+pub(super) const WARM_UP_SHARE: u64 = 4;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     run.store.wait_idle()?;

@@ -53,6 +53,8 @@ fn every_row_measures_what_it_names() {
     assert!(lookups["reads_per_lookup"] <= 1.1, "{lookups:?}");
     assert!(lookups["reads_per_miss"] < 0.5, "{lookups:?}");
     assert!(measure(Row::Scans, folder)["scan_samples"] == 100.0);
+    let hot = measure(Row::HotScans, folder);
+    assert!(hot["scan_samples"] == 100.0 && hot["written_log_per_byte"] > 1.0, "{hot:?}");
 
     let durable = measure(Row::Durable, folder);
     assert!((0.99..=1.05).contains(&durable["syncs_per_put_1"]), "{durable:?}");
