@@ -6,8 +6,8 @@ use esker_substrate::blocks::Reserve;
 
 use crate::error::{Error, Result};
 
-/// Bytes between two records of a merge, and between two of its publish points.
-const PUBLISH_BYTES: (u64, u64) = (16 << 10, 256 << 10);
+/// Bytes between two publish points of a merge that lacks space.
+const PUBLISH_BYTES: (u64, u64) = (4 << 10, 256 << 10);
 /// With less memory than this, in bytes, the log is synced often for the records of merges, so that
 /// new segments are filled with zeros: twice the bytes.
 const SMALL_BUDGET_BYTES: u64 = 1 << 20;
@@ -101,8 +101,8 @@ mod tests {
             let reserve = reserve(budget << 10);
             (reserve.merge_bytes >> 10, reserve.delete_bytes >> 10)
         };
-        assert_eq!(kib(128), (64, 16));
-        assert_eq!(kib(256), (64, 16));
+        assert_eq!(kib(128), (40, 16));
+        assert_eq!(kib(256), (48, 16));
         assert_eq!(kib(16 << 10), (544, 512));
         assert_eq!(kib(64 << 10), (544, 2048));
         assert_eq!(kib(1 << 20), (544, 4096));

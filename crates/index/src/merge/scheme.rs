@@ -87,6 +87,8 @@ pub struct Pace {
     pub publish_bytes: u64,
     /// Bytes written between two durable records of the merge's progress.
     pub record_bytes: u64,
+    /// The least bytes between two publish points, where space is short.
+    least_bytes: u64,
 }
 
 impl Pace {
@@ -97,11 +99,13 @@ impl Pace {
     #[must_use]
     pub fn of(kappa0_bytes: u64, merged_bytes: u64) -> Self {
         let unit = WRITE_UNIT_BYTES as u64;
-        let publish = (kappa0_bytes / 16).max((kappa0_bytes / 2).min(LEAST_BYTES.0));
+        let least = (kappa0_bytes / 16).max(merged_bytes / 256).clamp(4096, unit);
+        let publish = (kappa0_bytes / 2).min(LEAST_BYTES.0);
         let record = (kappa0_bytes / 2).max(kappa0_bytes.saturating_mul(4).min(LEAST_BYTES.1));
         Self {
-            publish_bytes: publish.max(merged_bytes / 256).clamp(4096, unit),
+            publish_bytes: publish.max(least),
             record_bytes: record.max(merged_bytes / 32).clamp(8192, 32 * unit),
+            least_bytes: least,
         }
     }
 
@@ -109,19 +113,38 @@ impl Pace {
     /// each publish point leaves the last unit of each level partly empty.
     #[must_use]
     pub fn short_bytes(self) -> u64 {
-        self.publish_bytes.min(SHORT_BYTES_MAX)
+        self.least_bytes.min(SHORT_BYTES_MAX)
     }
 
     /// The pace with the least space between two records.
     #[must_use]
     pub const fn frugal(self) -> Self {
-        Self { record_bytes: 2 * self.publish_bytes, ..self }
+        let least_bytes = self.least_bytes;
+        Self { publish_bytes: least_bytes, record_bytes: 2 * least_bytes, least_bytes }
     }
 
     /// Half of the space between two records, but no less than the frugal pace.
     #[must_use]
     pub fn slower(self) -> Self {
-        let least = self.frugal().record_bytes;
-        Self { record_bytes: (self.record_bytes / 2).max(least), ..self }
+        let record_bytes = (self.record_bytes / 2).max(self.frugal().record_bytes);
+        Self { publish_bytes: self.publish_bytes.min(record_bytes / 2), record_bytes, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_memtable_publishes_less_often_unless_space_is_short() {
+        let bytes = |pace: Pace| (pace.publish_bytes, pace.record_bytes, pace.short_bytes());
+        let small = Pace::of(35_000, 0);
+        assert_eq!(bytes(small), (16_384, 131_072, 4_096));
+        assert_eq!(bytes(small.frugal()), (4_096, 8_192, 4_096));
+        assert_eq!(bytes((0..5).fold(small, |pace, _| pace.slower())), bytes(small.frugal()));
+        let large = Pace::of(8 << 20, 0);
+        assert_eq!(bytes(large), (256 << 10, 4 << 20, 64 << 10));
+        assert_eq!(bytes(large.frugal()), (256 << 10, 512 << 10, 64 << 10));
+        assert_eq!(bytes((0..3).fold(large, |pace, _| pace.slower())), bytes(large.frugal()));
     }
 }
