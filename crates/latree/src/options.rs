@@ -6,8 +6,8 @@
 //! workload. Where descriptors take a third, the buffers that hold most are emptied; where the
 //! table of subtrees leaves room for the least pool and cache alone, puts are refused.
 //!
-//! Pool and log have at most a sixteenth of the chip each, because a checkpoint writes the pool, and
-//! blocks are kept free for both. Of more memory, the cache has the rest.
+//! Pool and log have at most a sixteenth of the chip each, because a checkpoint writes the pool,
+//! and blocks are kept free for both. Of more memory, the cache has the rest.
 
 use alloc::format;
 

@@ -2,8 +2,8 @@
 //!
 //! Keys are stored in the order of their bytes, so that they are big-endian. On a chip all
 //! operations count as the host's: the chip of the LA-tree knows no causes, and
-//! [`FlashTree::moved_pages`] says what its collections moved. On a device it sees the erase units of
-//! [`LayerUnits`] as blocks. It divides all of its memory, so that it always holds what it was
+//! [`FlashTree::moved_pages`] says what its collections moved. On a device it sees the erase units
+//! of [`LayerUnits`] as blocks. It divides all of its memory, so that it always holds what it was
 //! given; `esker-latree` tests with a counting allocator what that is in Rust's collections.
 
 use esker_flash::nand::Cause;
