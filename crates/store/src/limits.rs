@@ -3,16 +3,15 @@
 
 use esker_format::KEY_BYTES_MAX;
 use esker_substrate::blocks::Reserve;
+use esker_substrate::budget::SMALL_BYTES;
 
 use crate::error::{Error, Result};
 
 /// Bytes between two publish points of a merge that lacks space.
 const PUBLISH_BYTES: (u64, u64) = (4 << 10, 256 << 10);
-/// With less memory than this, in bytes, the log is synced often for the records of merges, so that
-/// new segments are filled with zeros: twice the bytes.
-const SMALL_BUDGET_BYTES: u64 = 1 << 20;
-/// The segments that are kept for reuse then: the two that are prepared ahead, and the one that is
-/// released when both are ready.
+/// The segments that are kept for reuse with a small budget: the two that are prepared ahead, and
+/// the one that is released when both are ready. The log is synced often for the records of merges
+/// then, so that new segments are filled with zeros: twice the bytes.
 const SPARES_OF_SMALL: usize = 3;
 /// The space that a merge needs in addition, for the ends of its levels' extents.
 const EXTENTS_BYTES: u64 = 32 << 10;
@@ -60,7 +59,7 @@ impl Limits {
 fn log_spares(memory_budget_bytes: u64, log_segment_bytes: u64) -> usize {
     let memtables_bytes = memory_budget_bytes / 2;
     let of_a_memtable = usize::try_from(memtables_bytes / log_segment_bytes).unwrap_or(0);
-    let least = if memory_budget_bytes < SMALL_BUDGET_BYTES { SPARES_OF_SMALL } else { 1 };
+    let least = if memory_budget_bytes < SMALL_BYTES { SPARES_OF_SMALL } else { 1 };
     (of_a_memtable + 1).max(least)
 }
 

@@ -24,7 +24,7 @@ fn options() -> KeyspaceOptions {
 }
 
 fn on(disk: &Arc<SimDevice>) -> DbBuilder {
-    let builder = Db::builder_on(Arc::clone(disk) as _).memory_budget(128 << 10);
+    let builder = Db::builder_on(Arc::clone(disk) as _).memory_budget(256 << 10);
     builder.log_segment_bytes(16 << 10).inline_merges(0)
 }
 

@@ -21,7 +21,7 @@ const KEPT: u64 = 30;
 type Names = BTreeMap<String, u64>;
 
 fn on(disk: &Arc<SimDevice>, runtime: &Arc<SimRuntime>) -> DbBuilder {
-    let builder = Db::builder_on(Arc::clone(disk) as _).memory_budget(128 << 10);
+    let builder = Db::builder_on(Arc::clone(disk) as _).memory_budget(256 << 10);
     builder.log_segment_bytes(16 << 10).inline_merges(1).runtime(Arc::clone(runtime) as _)
 }
 

@@ -193,7 +193,7 @@ fn a_refused_commit_takes_no_time_with_it() {
 fn a_keyspace_is_not_older_than_what_is_durable() {
     let disk = Arc::new(SimDevice::new());
     let open = |disk: &Arc<SimDevice>| {
-        let builder = Db::builder_on(Arc::clone(disk) as _).memory_budget(128 << 10);
+        let builder = Db::builder_on(Arc::clone(disk) as _).memory_budget(256 << 10);
         builder.log_segment_bytes(16 << 10).inline_merges(0).open().unwrap()
     };
     let db = open(&disk);
@@ -224,7 +224,7 @@ fn removals_succeed_on_a_full_device() {
     let disk = Arc::new(SimDevice::new());
     disk.set_capacity_bytes(6 << 20);
     let runtime = Arc::new(SimRuntime::new(1));
-    let builder = Db::builder_on(Arc::clone(&disk) as _).memory_budget(128 << 10);
+    let builder = Db::builder_on(Arc::clone(&disk) as _).memory_budget(256 << 10);
     let builder = builder.log_segment_bytes(16 << 10).inline_merges(0);
     let db = builder.runtime(Arc::clone(&runtime) as _).open().unwrap();
     let keyspace = with_history(&db);

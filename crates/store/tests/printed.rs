@@ -135,7 +135,7 @@ impl tracing::Subscriber for Recorded {
 }
 
 fn builder(device: &Arc<dyn Device>) -> DbBuilder {
-    Db::builder_on(Arc::clone(device)).memory_budget(128 << 10).log_segment_bytes(16 << 10)
+    Db::builder_on(Arc::clone(device)).memory_budget(256 << 10).log_segment_bytes(16 << 10)
 }
 
 fn refuse(_: &[u8], _: &[u8], _: &[u8]) -> Result<Vec<u8>, BoxError> {

@@ -477,7 +477,7 @@ fn what_is_no_retention_is_refused() {
 #[test]
 fn giving_versions_up_reads_nothing() {
     let counting = Arc::new(CountingDevice::new(Arc::new(MemoryDevice::new())));
-    let builder = Db::builder_on(Arc::clone(&counting) as _).memory_budget(128 << 10);
+    let builder = Db::builder_on(Arc::clone(&counting) as _).memory_budget(256 << 10);
     // At a fixed time: how many moments there are to be kept must not depend on the machine.
     let builder = builder.runtime(Arc::new(SimRuntime::new(4)));
     let db = builder.log_segment_bytes(16 << 10).inline_merges(0).open().unwrap();

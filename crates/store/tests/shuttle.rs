@@ -35,7 +35,7 @@ struct Subject {
 }
 
 fn builder(device: Arc<dyn Device>) -> DbBuilder {
-    Db::builder_on(device).memory_budget(128 << 10).log_segment_bytes(16 << 10)
+    Db::builder_on(device).memory_budget(256 << 10).log_segment_bytes(16 << 10)
 }
 
 fn value(number: u64) -> Vec<u8> {

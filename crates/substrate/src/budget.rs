@@ -13,6 +13,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Below this total, in bytes, a store takes less memory for reading ahead, and writes less often
+/// for the progress of merges.
+pub const SMALL_BYTES: u64 = 1 << 20;
+
 /// The uses of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {

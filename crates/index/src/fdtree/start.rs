@@ -320,7 +320,7 @@ impl FdTreeIndex<'_> {
     /// of space ([`Pace::short_bytes`]), and nothing for blocks that compress less well than
     /// before. A step that finds no space is repeated later.
     fn make_room(&self, durable: &IndexMeta, prepared: &Prepared) -> Result<(Pace, Reservation)> {
-        let pace = Pace::of(self.kappa0_bytes(), prepared.plan.data_bytes);
+        let pace = Pace::of(self.kappa0_bytes(), prepared.plan.data_bytes, self.budget_bytes());
         let levels = prepared.plan.fence_ranks.len() as u64 + 2;
         let growth = compression::growth_bytes(durable, prepared.levels, prepared.plan.codec);
         let extents_bytes = levels * EXTENT_BYTES_LEAST;
@@ -349,7 +349,8 @@ impl FdTreeIndex<'_> {
             let most_bytes = copied_bytes_max(&self.meta(), inputs.sorted_runs, bytes);
             slack_bytes += most_bytes.saturating_sub(written_bytes);
         }
-        if let Ok((pace, room)) = self.reserve(Pace::of(kappa0_bytes, bytes), slack_bytes) {
+        let pace = Pace::of(kappa0_bytes, bytes, self.budget_bytes());
+        if let Ok((pace, room)) = self.reserve(pace, slack_bytes) {
             merge.merge.pace = pace;
             merge.note_room(written_bytes, &room);
             merge.merge.reservation = Some(room);
@@ -420,7 +421,7 @@ impl FdTreeIndex<'_> {
         let merge = Merge::new(Start {
             which: BackgroundJob::Merge,
             scheme: self.scheme(),
-            pace: Pace::of(kappa0_bytes, merged_bytes).frugal(),
+            pace: Pace::of(kappa0_bytes, merged_bytes, self.budget_bytes()).frugal(),
             stage,
             insert,
             plan,

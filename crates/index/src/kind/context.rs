@@ -116,6 +116,11 @@ impl<'a> KindContext<'a> {
         self.index.kappa0_bytes()
     }
 
+    /// The memory budget of the store, in bytes.
+    pub fn budget_bytes(self) -> u64 {
+        self.index.env.budget.total_bytes()
+    }
+
     /// κ0, and the memory for fences.
     pub fn fence_room(self) -> FenceRoom {
         let fence_bytes = self.index.env.budget.share_bytes(MemoryPart::Fences);

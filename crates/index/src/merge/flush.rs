@@ -151,7 +151,7 @@ impl Index {
         let merge = Merge::new(Start {
             which: BackgroundJob::Flush,
             scheme: self.scheme,
-            pace: Pace::of(kappa0, counts.data_bytes()),
+            pace: Pace::of(kappa0, counts.data_bytes(), self.env.budget.total_bytes()),
             stage,
             insert: Insert::new(&plan, &self.reader.with_pot(&frozen.pot), purpose),
             pot: Some(frozen.pot),

@@ -16,6 +16,8 @@
 //! The FD-tree takes two levels at a time, all others all levels at once. Flushes run under the
 //! scheme too, for every kind of index; a kind may have merges to which the scheme does not apply.
 
+use esker_substrate::budget::SMALL_BYTES;
+
 use crate::build::writer::WRITE_UNIT_BYTES;
 
 /// The scheme by which merges run concurrently with reads and writes.
@@ -73,9 +75,9 @@ impl Scheme {
     }
 }
 
-/// The least write unit and the least bytes between two records, where the memtable is not smaller
-/// than twice the one, and a quarter of the other: each publish point leaves the last block of each
-/// level partly empty, and each record is written twice.
+/// The least write unit and the least bytes between two records with a small memory budget, where
+/// the memtable is not smaller than twice the one, and a quarter of the other: each publish point
+/// leaves the last block of each level partly empty, and each record is written twice.
 const LEAST_BYTES: (u64, u64) = (16 << 10, 128 << 10);
 /// Most bytes that are written before a merge that lacks space is recorded.
 const SHORT_BYTES_MAX: u64 = 64 << 10;
@@ -95,17 +97,20 @@ impl Pace {
     /// The pace of a merge of `merged_bytes` in a keyspace whose memtable holds κ0: write units of
     /// 256 KiB and a record every 8 MiB; less for small memtables, so that memory and space are
     /// freed in time for them too, but no more than 256 publish points and 32 records (each with
-    /// its syncs) for the work of one merge.
+    /// its syncs) for the work of one merge. With a small memory budget both are less frequent.
     #[must_use]
-    pub fn of(kappa0_bytes: u64, merged_bytes: u64) -> Self {
+    pub fn of(kappa0_bytes: u64, merged_bytes: u64, budget_bytes: u64) -> Self {
         let unit = WRITE_UNIT_BYTES as u64;
-        let least = (kappa0_bytes / 16).max(merged_bytes / 256).clamp(4096, unit);
-        let publish = (kappa0_bytes / 2).min(LEAST_BYTES.0);
-        let record = (kappa0_bytes / 2).max(kappa0_bytes.saturating_mul(4).min(LEAST_BYTES.1));
+        let least_bytes = (kappa0_bytes / 16).max(merged_bytes / 256).clamp(4096, unit);
+        let record_bytes = (kappa0_bytes / 2).max(merged_bytes / 32).clamp(8192, 32 * unit);
+        let pace = Self { publish_bytes: least_bytes, record_bytes, least_bytes };
+        if budget_bytes >= SMALL_BYTES {
+            return pace;
+        }
         Self {
-            publish_bytes: publish.max(least),
-            record_bytes: record.max(merged_bytes / 32).clamp(8192, 32 * unit),
-            least_bytes: least,
+            publish_bytes: least_bytes.max((kappa0_bytes / 2).min(LEAST_BYTES.0)),
+            record_bytes: record_bytes.max(kappa0_bytes.saturating_mul(4).min(LEAST_BYTES.1)),
+            ..pace
         }
     }
 
@@ -136,13 +141,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_memtable_publishes_less_often_unless_space_is_short() {
+    fn a_small_budget_publishes_less_often_unless_space_is_short() {
         let bytes = |pace: Pace| (pace.publish_bytes, pace.record_bytes, pace.short_bytes());
-        let small = Pace::of(35_000, 0);
+        let small = Pace::of(35_000, 0, 128 << 10);
         assert_eq!(bytes(small), (16_384, 131_072, 4_096));
         assert_eq!(bytes(small.frugal()), (4_096, 8_192, 4_096));
         assert_eq!(bytes((0..5).fold(small, |pace, _| pace.slower())), bytes(small.frugal()));
-        let large = Pace::of(8 << 20, 0);
+        assert_eq!(bytes(Pace::of(35_000, 0, 1 << 20)), (4_096, 17_500, 4_096));
+        let large = Pace::of(8 << 20, 0, 64 << 20);
         assert_eq!(bytes(large), (256 << 10, 4 << 20, 64 << 10));
         assert_eq!(bytes(large.frugal()), (256 << 10, 512 << 10, 64 << 10));
         assert_eq!(bytes((0..3).fold(large, |pace, _| pace.slower())), bytes(large.frugal()));

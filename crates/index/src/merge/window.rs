@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use esker_device::Purpose;
 use esker_format::block::{BlockLayout, BlockView};
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
+use esker_substrate::budget::SMALL_BYTES;
 use esker_substrate::error::Result;
 use esker_substrate::planted::{self, Race};
 
@@ -13,15 +14,14 @@ use crate::run::tree::BlockReader;
 
 /// Bytes read ahead at once: large enough that reading is sequential.
 pub(crate) const READ_AHEAD_BYTES: u64 = 256 * 1024;
-/// Of a memory budget of less than this many bytes, a source takes a share for reading ahead.
-const SMALL_BUDGET_BYTES: u64 = 1 << 20;
-/// That share, as a divisor: a merge has up to two dozen sources.
+/// The share of a small memory budget that a source takes for reading ahead, as a divisor: a merge
+/// has up to two dozen sources.
 const AHEAD_DIVISOR: u64 = 32;
 
 /// Bytes to read ahead at once in a store with a memory budget of `budget_bytes`; at most
 /// `bytes_max`.
 pub(crate) fn ahead_bytes(budget_bytes: u64, bytes_max: u64) -> u64 {
-    let small = budget_bytes < SMALL_BUDGET_BYTES;
+    let small = budget_bytes < SMALL_BYTES;
     if small { (budget_bytes / AHEAD_DIVISOR).clamp(UNIT_BYTES, bytes_max) } else { bytes_max }
 }
 

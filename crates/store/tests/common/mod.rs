@@ -71,7 +71,7 @@ pub fn small(device: &MemoryDevice) -> DbBuilder {
 
 /// The same with flushes and merges in threads.
 pub fn threaded(device: &MemoryDevice) -> DbBuilder {
-    Db::builder_on(Arc::new(device.clone())).memory_budget(128 << 10).log_segment_bytes(16 << 10)
+    Db::builder_on(Arc::new(device.clone())).memory_budget(256 << 10).log_segment_bytes(16 << 10)
 }
 
 /// A keyspace whose memtable is written out every few kilobytes.

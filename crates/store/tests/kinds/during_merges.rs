@@ -344,7 +344,7 @@ fn before_a_merge() -> (SimImage, Model) {
 }
 
 fn on_sim(device: Arc<dyn Device>) -> DbBuilder {
-    Db::builder_on(device).memory_budget(128 << 10).log_segment_bytes(16 << 10)
+    Db::builder_on(device).memory_budget(1 << 20).log_segment_bytes(16 << 10)
 }
 
 /// The two ways in which merges run.

@@ -492,7 +492,7 @@ fn what_transactions_are_checked_against_stays_short_where_operands_are_folded()
     (0..5000).for_each(|_| counts.merge("k", "1").unwrap());
     assert!(db.visible_seq() > seq + 5000 + 70);
     let remembered = db.stats().unwrap().transactions.remembered_bytes;
-    assert!(remembered <= (128 << 10) / 16 + (8 << 10), "{remembered}");
+    assert!(remembered <= (256 << 10) / 16 + (8 << 10), "{remembered}");
 }
 
 #[test]

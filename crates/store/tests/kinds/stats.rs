@@ -91,7 +91,7 @@ fn what_comes_next_comes() {
 #[test]
 fn writers_that_wait_are_counted_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::builder(folder.path()).memory_budget(128 << 10).open().unwrap();
+    let db = Db::builder(folder.path()).memory_budget(256 << 10).open().unwrap();
     let keyspace = db.keyspace("a", options()).unwrap();
     for round in 0..15 {
         fill(&keyspace, 0..4000, round);

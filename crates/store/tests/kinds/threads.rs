@@ -182,7 +182,7 @@ impl Hook for SlowLog {
 fn nothing_is_written_after_a_close() {
     for round in 0..10 {
         let device = Wrapped::around(Arc::new(MemoryDevice::new()), SlowLog::default());
-        let builder = Db::builder_on(Arc::new(device.clone())).memory_budget(128 << 10);
+        let builder = Db::builder_on(Arc::new(device.clone())).memory_budget(256 << 10);
         let db = builder.log_segment_bytes(16 << 10).open().unwrap();
         let keyspace = tiny(&db, "k");
         (0..40u32).for_each(|key| keyspace.insert(key.to_be_bytes(), [7; 1000]).unwrap());

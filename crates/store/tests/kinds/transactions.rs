@@ -280,10 +280,10 @@ fn a_transaction_older_than_the_window_conflicts() {
     let young = begin();
     write(200..230);
     // A sixteenth of the budget, and a segment.
-    let most = (128 << 10) / 16 + (8 << 10);
+    let most = (256 << 10) / 16 + (8 << 10);
     assert!(db.stats().unwrap().transactions.remembered_bytes <= most);
     let error = old.commit().unwrap_err();
-    assert!(error.is_conflict() && error.to_string().contains("8192 bytes"), "{error}");
+    assert!(error.is_conflict() && error.to_string().contains("16384 bytes"), "{error}");
     young.commit().unwrap();
     blind.commit().unwrap();
 }

@@ -137,7 +137,9 @@ fn is_ahead(series: &Series) -> std::result::Result<(), String> {
     let mut behind = Vec::new();
     for place in PLACES {
         // Where no other works, the LA-tree must.
-        series.value(&format!("{OURS}{suffix}"), place, MICROS)?;
+        if series.value(&format!("{OURS}{suffix}"), place, MICROS)? <= 0.0 {
+            return Err("no time passed".to_owned());
+        }
         if let Ok(gain) = gain(series, suffix, place)
             && gain <= 1.0
         {
