@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 use crate::buffer::Buffer;
 use crate::chip::{Chip, PageNo};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flash::Flash;
 use crate::page::{self, Entry, Kind};
 use crate::planted::{self, Bug};
@@ -90,7 +90,7 @@ impl<C: Chip> LaTree<C> {
         if planted::is(Bug::FreedEarly) {
             self.flash.space.forget_held();
         }
-        self.log.number += 1;
+        self.log.number = self.log.number.checked_add(1).ok_or(Error::Exhausted)?;
         let empty = Buffer::default();
         let root = if planted::is(Bug::RootForgotten) { self.last_root } else { self.root };
         let (page, in_block) = (self.flash.page_bytes as u32, self.flash.space.pages_per_block());

@@ -79,8 +79,9 @@ impl<C: Chip> LaTree<C> {
     fn discard(&mut self, level: u8, range: &Window) -> Result<()> {
         let mut low = range.low.clone();
         loop {
-            let way = self.descend(&low, level)?;
-            let id = way.last()?.id;
+            let id = self.descend(&low, level)?.last()?.id;
+            // A root that has grown meanwhile has one buffer for several nodes of `level`.
+            let way = self.descend(&low, self.table.get(id)?.level)?;
             let mut buffer = self.table.take(id)?;
             let end = range.high.as_deref();
             match (way.high, end) {
@@ -211,16 +212,17 @@ impl<C: Chip> LaTree<C> {
                 Some((next, _)) => ops.position(next).clamp(at, to),
                 None => to,
             };
-            if end == at && !builder.is_small() {
-                builder.finish(&mut self.flash)?;
-                builder.out.push(key, leaf);
-                kept += 1;
-                continue;
-            }
             if !builder.is_small() {
                 builder.finish(&mut self.flash)?;
             }
-            builder.begin(key);
+            // N2
+            let low = if builder.out.len() == 0 { spot.low.as_slice() } else { key };
+            if end == at && !builder.is_small() {
+                builder.out.push(low, leaf);
+                kept += 1;
+                continue;
+            }
+            builder.begin(low);
             self.merge_leaf(&mut builder, PageNo(leaf), ops, at..end)?;
             self.flash.release(PageNo(leaf));
             replaced += 1;
@@ -284,20 +286,26 @@ impl<C: Chip> LaTree<C> {
         }
     }
 
-    /// Removes subtrees without keys from their parents.
+    /// Removes subtrees without keys from their parents, as far as there is room.
     fn unlink_vanished(&mut self) -> Result<()> {
         for (id, key) in core::mem::take(&mut self.vanished) {
-            let is_there = self.table.has(id);
-            if is_there && id != self.root && self.table.buffer(id)?.is_none() {
-                self.unlink(id, &key)?;
+            // Making room moves nodes and empties buffers: what is looked at is looked at after it.
+            match self.has_room_for_step() {
+                Ok(true) => self.unlink(id, &key)?,
+                Ok(false) | Err(Error::Full) => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
     /// Removes a subtree if it has one leaf without keys and a node above it in its parent's
-    /// subtree has other children. (Otherwise it stays until one of its keys is written.)
+    /// subtree has other children. (Otherwise it stays until one of its keys is written.) Room was
+    /// made.
     fn unlink(&mut self, id: SubtreeId, key: &[u8]) -> Result<()> {
+        if !self.table.has(id) || id == self.root || self.table.buffer(id)?.is_some() {
+            return Ok(());
+        }
         let level = self.table.get(id)?.level;
         let way = self.descend(key, 1)?;
         let first = way.spots.iter().position(|spot| spot.id == id);
@@ -317,7 +325,7 @@ impl<C: Chip> LaTree<C> {
             let node = self.flash.read(spot.at, Kind::Node)?;
             has_siblings |= page::entries(page::payload(&node)).nth(1).is_some();
         }
-        if !is_only || !has_siblings || !self.has_room_for_step()? {
+        if !is_only || !has_siblings {
             return Ok(());
         }
         own.iter().for_each(|spot| self.flash.release(spot.at));

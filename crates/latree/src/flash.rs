@@ -161,7 +161,7 @@ impl<C: Chip> Flash<C> {
             let erases = self.space.erases(self.space.block_of(at));
             let header = Header { kind, level, seq: self.next_seq, owner, erases };
             page::seal(&mut bytes, payload.len(), &header);
-            self.next_seq += 1;
+            self.next_seq = self.next_seq.saturating_add(1);
             match self.chip.program(at, &bytes) {
                 Ok(()) => {
                     self.count(stream);

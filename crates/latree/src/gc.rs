@@ -13,7 +13,7 @@ use crate::nodes::Children;
 use crate::page::{self, Decoded, Kind};
 use crate::planted::{self, Bug};
 use crate::space::State;
-use crate::tree::LaTree;
+use crate::tree::{LaTree, bottom};
 
 /// How much more worn than the least worn block the most worn may be.
 const WEAR_SPREAD_MAX: u32 = 32;
@@ -21,11 +21,16 @@ const WEAR_SPREAD_MAX: u32 = 32;
 impl<C: Chip> LaTree<C> {
     /// Blocks that a checkpoint, a recovery and a collection need.
     fn low_blocks(&self) -> usize {
-        // The stream of a checkpoint: subtrees, and pages of fragments.
-        let table = 16 * self.table.len() + 20 * self.table.pages();
-        let bytes = table + self.table.pool_bytes().max(self.pool_max);
-        let pages = bytes / self.flash.capacity() + 4 + self.plan.log_pages_max as usize;
+        let checkpoint = self.checkpoint_pages(self.table.pool_bytes().max(self.pool_max));
+        let pages = checkpoint + self.plan.log_pages_max as usize;
         pages.div_ceil(self.flash.space.pages_per_block() as usize) + 4
+    }
+
+    /// The most pages of a checkpoint with so many bytes in the pool.
+    fn checkpoint_pages(&self, pool_bytes: usize) -> usize {
+        // Its stream: subtrees, and pages of fragments.
+        let table = 16 * self.table.len() + 20 * self.table.pages();
+        (table + pool_bytes) / self.flash.capacity() + 4
     }
 
     fn batch_blocks(&self) -> usize {
@@ -105,6 +110,13 @@ impl<C: Chip> LaTree<C> {
                 }
                 return Err(Error::Full);
             };
+            if !self.can_collect(victim) {
+                if releasable == 0 {
+                    return Err(Error::Full);
+                }
+                self.checkpoint()?;
+                continue;
+            }
             self.collect(victim)?;
             collected += 1;
             let block = self.flash.space.block(victim);
@@ -129,7 +141,7 @@ impl<C: Chip> LaTree<C> {
         let space = &self.flash.space;
         let closed = || {
             let used = space.numbered().filter(|(_, block)| block.live > 0);
-            used.filter(|(number, block)| block.state == State::Closed && !space.is_opened(*number))
+            used.filter(|(_, block)| block.state == State::Closed && !block.is_opened)
         };
         let (least, greatest) = space.wear();
         if greatest - least > WEAR_SPREAD_MAX && collected == 0 {
@@ -141,6 +153,16 @@ impl<C: Chip> LaTree<C> {
         }
         let (live, number) = closed().map(|(number, block)| (block.live, number)).min()?;
         (u32::from(live) * 16 < space.pages_per_block() * 15).then_some(number)
+    }
+
+    /// Whether there is room to move all that is live in a block, each node with those above it in
+    /// its subtree, and for a checkpoint after that.
+    fn can_collect(&self, victim: BlockNo) -> bool {
+        let live = self.flash.space.block(victim).map_or(0, |block| usize::from(block.live));
+        let pages = live * usize::from(self.k()) + self.checkpoint_pages(self.table.pool_bytes());
+        // Of two streams a block may be full.
+        let blocks = pages.div_ceil(self.flash.space.pages_per_block() as usize) + 2;
+        self.flash.space.free_blocks() >= blocks
     }
 
     /// Moves what is live in a block elsewhere.
@@ -165,40 +187,52 @@ impl<C: Chip> LaTree<C> {
         Ok(())
     }
 
-    /// Moves a node, and its siblings in the same block, if it is part of the tree.
+    /// Moves a node if it is part of the tree, with all nodes of its subtree that are in the block:
+    /// what is above them is written once.
     fn move_node(&mut self, victim: BlockNo, at: PageNo, level: u8, key: &[u8]) -> Result<()> {
         if level > self.table.get(self.root)?.level {
             return Ok(());
         }
         let way = self.descend(key, level)?;
-        let (spot, above) = way.spots.split_last().ok_or(Error::Invariant("a way has a node"))?;
+        let spot = way.last()?;
         if spot.at != at {
             return Ok(());
         }
-        let Some(parent) = above.last().filter(|parent| parent.id == spot.id) else {
-            let mut nodes = Children::default();
-            nodes.push(&way.low, self.copy_node(at, level)?.0);
-            return self.replace_node(&way.spots, &nodes);
-        };
-        let node = self.flash.read(parent.at, Kind::Node)?;
-        let mut children = Children::default();
-        for (key, value) in page::entries(page::payload(&node)) {
-            let mut child = page::child(value);
-            if self.flash.space.block_of(PageNo(child)) == victim {
-                let old = PageNo(child);
-                child = self.copy_node(old, level)?.0;
-                self.flash.release(old);
-            }
-            children.push(key, child);
+        let id = spot.id;
+        let (root, level) = (self.table.get(id)?.root, self.table.get(id)?.level);
+        match self.move_below(victim, root, level)? {
+            Some(root) => self.table.set_root(id, root, level),
+            None => Ok(()),
         }
-        let nodes = self.pack(parent.level, &children)?;
-        self.replace_node(above, &nodes)
     }
 
-    fn copy_node(&mut self, at: PageNo, level: u8) -> Result<PageNo> {
-        self.stats.moved_nodes += 1;
+    /// Moves a node and those below it in its subtree, as far as they are in a block. Answers the
+    /// address that the node has now, if it is another.
+    fn move_below(&mut self, victim: BlockNo, at: PageNo, level: u8) -> Result<Option<PageNo>> {
+        let is_moved = self.flash.space.block_of(at) == victim;
+        let has_nodes = level > bottom(level, self.k());
+        if !is_moved && !has_nodes {
+            return Ok(None);
+        }
         let node = self.flash.read(at, Kind::Node)?;
-        self.flash.write(Kind::Node, level, 0, page::payload(&node))
+        let mut children = Children::default();
+        let mut is_changed = is_moved;
+        if has_nodes {
+            for (key, value) in page::entries(page::payload(&node)) {
+                let child = PageNo(page::child(value));
+                let moved = self.move_below(victim, child, level - 1)?;
+                is_changed |= moved.is_some();
+                children.push(key, moved.unwrap_or(child).0);
+            }
+        }
+        if !is_changed {
+            return Ok(None);
+        }
+        self.stats.moved_nodes += u64::from(is_moved);
+        let payload = if has_nodes { children.bytes() } else { page::payload(&node) };
+        let new = self.flash.write(Kind::Node, level, 0, payload)?;
+        self.flash.release(at);
+        Ok(Some(new))
     }
 
     /// Empties the buffer that has the page, or moves the page.
@@ -237,5 +271,59 @@ impl<C: Chip> LaTree<C> {
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use esker_flash::nand::{Bytes, Sizes};
+    use esker_flash::{Geometry, NandSim};
+
+    use crate::options::{Buffering, Options};
+    use crate::simulated::Simulated;
+    use crate::space::State;
+    use crate::tree::LaTree;
+
+    /// A tree without an emptying, on a chip of blocks of 8 pages of 512 bytes.
+    fn tree(subtree_levels: u8) -> LaTree<Simulated<NandSim<Bytes>>> {
+        let geometry = Geometry::new(Sizes {
+            channels: 1,
+            dies_per_channel: 1,
+            planes_per_die: 1,
+            blocks_per_plane: 300,
+            pages_per_block: 8,
+            page_size: 512,
+        });
+        let buffering = Buffering::Fixed(usize::MAX);
+        let options = Options { subtree_levels, buffering, ..Options::default() };
+        LaTree::create(Simulated(NandSim::new(geometry.unwrap())), options).unwrap()
+    }
+
+    #[test]
+    fn an_emptying_that_ends_early_keeps_what_is_left_when_its_root_has_grown() {
+        for subtree_levels in 2..=3 {
+            let mut tree = tree(subtree_levels);
+            let keys: Vec<_> =
+                (0..900_u32).map(|key| key.wrapping_mul(0x9E37_79B9).to_be_bytes()).collect();
+            for key in &keys {
+                tree.put(key, &[key[0]; 12]).unwrap();
+            }
+            assert_eq!(tree.table.get(tree.root).unwrap().level, 1, "nothing was emptied");
+            // Room for the first steps alone.
+            while tree.flash.space.free_blocks() > tree.low_blocks() + 1 {
+                let block = tree.flash.space.least_worn_free().unwrap();
+                tree.flash.space.set_state(block, State::Retired);
+            }
+            tree.is_collecting = true;
+            assert!(!tree.empty(tree.root, &[]).unwrap(), "it ended early");
+            tree.is_collecting = false;
+            assert!(tree.table.get(tree.root).unwrap().level > 1, "the root has grown");
+            for key in &keys {
+                let found = tree.get(key).unwrap();
+                assert_eq!(found.as_deref(), Some(&[key[0]; 12][..]), "{key:?}");
+            }
+        }
     }
 }

@@ -28,6 +28,8 @@ const VERSION: u32 = 1;
 const CRC_AT: usize = 28;
 const PAGE_BYTES: RangeInclusive<u32> = 256..=32_768;
 const PAGES_PER_BLOCK: RangeInclusive<u32> = 2..=4096;
+/// So that no header makes a program take more than some 64 MiB for the table of blocks.
+const BLOCKS: RangeInclusive<u32> = 1..=1 << 22;
 
 /// The sizes of a chip in a file, and of the tree on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub struct ImageSizes {
     pub page_bytes: u32,
     /// Pages of a block: 2 to 4,096.
     pub pages_per_block: u32,
-    /// Blocks: at least 1. A tree needs 16.
+    /// Blocks: 1 to 4,194,304. A tree needs 16.
     pub blocks: u32,
     /// Levels of a subtree of the tree, 1 to 3.
     pub subtree_levels: u8,
@@ -51,15 +53,21 @@ impl ImageSizes {
         let pages = u64::from(self.blocks) * u64::from(self.pages_per_block);
         let is_possible = PAGE_BYTES.contains(&self.page_bytes)
             && PAGES_PER_BLOCK.contains(&self.pages_per_block)
-            && (1..1 << 31).contains(&pages)
+            && BLOCKS.contains(&self.blocks)
+            && pages < 1 << 31
             && (1..=3).contains(&self.subtree_levels);
         if is_possible {
             return Ok(());
         }
         Err(ImageError::Sizes(format!(
             "a chip of {} blocks of {} pages of {} bytes with {} levels in a subtree: use pages of \
-             256 to 32768 bytes, 2 to 4096 in a block, fewer than 2^31 pages, and 1 to 3 levels",
-            self.blocks, self.pages_per_block, self.page_bytes, self.subtree_levels
+             256 to 32768 bytes, 2 to 4096 in a block, at most {} blocks, fewer than 2^31 pages, \
+             and 1 to 3 levels",
+            self.blocks,
+            self.pages_per_block,
+            self.page_bytes,
+            self.subtree_levels,
+            BLOCKS.end()
         )))
     }
 
@@ -259,6 +267,7 @@ mod tests {
             ImageSizes { pages_per_block: 1, ..SIZES },
             ImageSizes { blocks: 0, ..SIZES },
             ImageSizes { blocks: u32::MAX, ..SIZES },
+            ImageSizes { blocks: (1 << 22) + 1, pages_per_block: 2, ..SIZES },
             ImageSizes { subtree_levels: 4, ..SIZES },
         ] {
             assert!(matches!(sizes.check(), Err(ImageError::Sizes(_))), "{sizes:?}");

@@ -1,9 +1,9 @@
 //! Writing nodes: pages are filled from ordered entries, and take the places of others.
 //!
 //! N1: a node that is written anew is written with its ancestors up to the root of its subtree. N2:
-//! the keys below a child are at least its key in the parent, which is as short as that allows; the
-//! first child of a node has all keys before it too. N3: a node is never empty; a leaf without keys
-//! has a removal of a key of its range.
+//! the keys below a child are at least its key in the parent, which is as short as that allows. The
+//! first child has all keys of the node before it, too; its key is the bound of the node when that
+//! was written. N3: a node is never empty; a leaf without keys has a removal of a key of its range.
 
 use alloc::vec::Vec;
 
@@ -34,6 +34,11 @@ impl Children {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
         page::entries(&self.bytes).map(|(key, value)| (key, page::child(value)))
+    }
+
+    /// The payload of a node that has them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The first child.
@@ -163,6 +168,8 @@ impl<C: Chip> LaTree<C> {
         let old = self.flash.read(parent.at, Kind::Node)?;
         let mut children = Children::default();
         for (index, (key, value)) in page::entries(page::payload(&old)).enumerate() {
+            // N2: it may have taken keys before those of the child that was its first.
+            let key = if children.len() == 0 { parent.low.as_slice() } else { key };
             if index != parent.index {
                 children.push(key, page::child(value));
                 continue;

@@ -20,6 +20,9 @@ use crate::stats::Stats;
 use crate::table::Table;
 use crate::tree::{LaTree, Log, has_subtrees};
 
+/// More levels than a tree on a chip has: one that is split has two nodes.
+const LEVELS_MAX: u8 = 32;
+
 impl<C: Chip> LaTree<C> {
     fn new(chip: C, options: Options) -> Result<Self> {
         let plan = Plan::new(&chip, &options)?;
@@ -78,8 +81,8 @@ impl<C: Chip> LaTree<C> {
         let mut tree = Self::new(chip, options)?;
         let survey = tree.survey()?;
         tree.log.number = survey.greatest;
-        let (number, count) = survey.newest().ok_or(survey.refusal())?;
-        let (pages, mut log) = tree.find(&survey.meta, number, count)?;
+        let (number, last) = survey.newest()?;
+        let (pages, mut log) = tree.find(&survey.meta, number, last)?;
         drop(survey);
         if planted::is(Bug::LogIgnored) {
             log.clear();
@@ -124,7 +127,7 @@ impl<C: Chip> LaTree<C> {
         for block in (0..self.flash.chip.blocks()).map(BlockNo) {
             let first = self.flash.space.first_page(block);
             let (read, bytes) = self.flash.read_raw(first)?;
-            survey.note(read, &bytes);
+            survey.note(first, read, &bytes);
             self.flash.space.set_state(block, State::Closed);
             let Decoded::Ours(header) = page::decode(&bytes) else { continue };
             self.flash.space.set_erases(block, header.erases);
@@ -133,22 +136,23 @@ impl<C: Chip> LaTree<C> {
                 for index in 1..self.flash.space.pages_per_block() {
                     let at = PageNo(first.0 + index);
                     let (read, bytes) = self.flash.read_raw(at)?;
-                    survey.note(read, &bytes);
+                    survey.note(at, read, &bytes);
                 }
             } else {
                 self.last_seq(block, &mut survey)?;
             }
         }
-        self.flash.next_seq = survey.seq + 1;
+        self.flash.next_seq = survey.seq.saturating_add(1);
         Ok(survey)
     }
 
-    /// The pages of a checkpoint, and of its log as far as it is complete, in these blocks.
+    /// The pages of a checkpoint up to its last, and of its log as far as it is complete, in these
+    /// blocks. One that was programmed again, because its block failed, may be there twice.
     fn find(
         &mut self,
         blocks: &[BlockNo],
         number: u32,
-        count: u32,
+        last: u32,
     ) -> Result<(Vec<PageNo>, Vec<PageNo>)> {
         let (mut pages, mut log) = (BTreeMap::new(), BTreeMap::new());
         for block in blocks {
@@ -171,10 +175,10 @@ impl<C: Chip> LaTree<C> {
             successive.map(|(_, (_, page))| page).collect()
         };
         let (pages, log) = (in_order(pages), in_order(log));
-        if pages.len() as u64 != u64::from(count) {
+        if pages.len() as u64 != u64::from(last) + 1 {
             return Err(Error::Damaged {
                 page: pages.last().copied().unwrap_or(PageNo(0)),
-                what: "its checkpoint has pages twice",
+                what: "the page of its checkpoint after it is not there",
             });
         }
         Ok((pages, log))
@@ -235,6 +239,12 @@ impl<C: Chip> LaTree<C> {
                 continue;
             }
             let root = PageNo(reader.number()?);
+            if level > LEVELS_MAX {
+                return Err(Error::Damaged {
+                    page: root,
+                    what: "its level is too high for a tree",
+                });
+            }
             self.table.restore(Some((root, level)));
             let buffer = reader.buffer()?;
             self.table.put_back(SubtreeId(id), buffer.into())?;
@@ -269,11 +279,18 @@ impl<C: Chip> LaTree<C> {
             if page::require(&node, at, Kind::Node)?.level != level {
                 return Err(Error::Damaged { page: at, what: "it is a node of another level" });
             }
-            if has_subtrees(level, self.k()) {
-                continue;
-            }
+            let are_subtrees = has_subtrees(level, self.k());
             for (_, value) in page::entries(page::payload(&node)) {
-                stack.push((PageNo(page::child(value)), level - 1));
+                let child = page::child(value);
+                if !are_subtrees {
+                    stack.push((PageNo(child), level - 1));
+                } else if self.table.get(SubtreeId(child)).ok().map(|below| below.level)
+                    != Some(level - 1)
+                {
+                    // Otherwise a way down might have no end.
+                    let what = "its child is a subtree of another level";
+                    return Err(Error::Damaged { page: at, what });
+                }
             }
         }
         Ok(())
@@ -285,8 +302,11 @@ impl<C: Chip> LaTree<C> {
 struct Survey {
     /// Blocks of checkpoints and logs.
     meta: Vec<BlockNo>,
-    /// Checkpoints by number: how many pages were found, and the index of the last.
-    checkpoints: BTreeMap<u32, (u32, Option<u32>)>,
+    /// The newest checkpoint of which there is the last page, and that page's index. It is
+    /// programmed after all others, so these must be there.
+    newest: Option<(u32, u32)>,
+    /// The greatest number of a log, and a page of that.
+    logged: Option<(u32, PageNo)>,
     greatest: u32,
     seq: u64,
     newer: Option<u8>,
@@ -295,40 +315,45 @@ struct Survey {
 }
 
 impl Survey {
-    fn note(&mut self, read: Read, bytes: &[u8]) {
+    fn note(&mut self, at: PageNo, read: Read, bytes: &[u8]) {
         if read == Read::Erased {
             return;
         }
         match (read, page::decode(bytes)) {
-            (Read::Data, Decoded::Ours(header)) => self.note_ours(&header, bytes),
+            (Read::Data, Decoded::Ours(header)) => self.note_ours(at, &header, bytes),
             (Read::Data, Decoded::Newer(version)) => self.newer = Some(version),
             _ => self.is_foreign = true,
         }
     }
 
-    fn note_ours(&mut self, header: &Header, bytes: &[u8]) {
+    fn note_ours(&mut self, at: PageNo, header: &Header, bytes: &[u8]) {
         self.is_ours = true;
         self.seq = self.seq.max(header.seq);
         if matches!(header.kind, Kind::Checkpoint | Kind::Log) {
             self.greatest = self.greatest.max(header.owner);
         }
-        if header.kind == Kind::Checkpoint {
-            let payload = page::payload(bytes);
-            let (count, last) = self.checkpoints.entry(header.owner).or_default();
-            *count += 1;
-            if payload.get(4) == Some(&1) {
-                *last = page::u32_at(payload, 0);
+        let payload = page::payload(bytes);
+        match header.kind {
+            Kind::Log => self.logged = self.logged.max(Some((header.owner, at))),
+            Kind::Checkpoint if payload.get(4) == Some(&1) => {
+                let last = page::u32_at(payload, 0).map(|index| (header.owner, index));
+                self.newest = self.newest.max(last);
             }
+            _ => {}
         }
     }
 
-    /// The number of the newest checkpoint that is complete, and of its pages.
-    fn newest(&self) -> Option<(u32, u32)> {
-        let complete = |(number, (count, last)): (&u32, &(u32, Option<u32>))| {
-            last.is_some_and(|last| last.checked_add(1) == Some(*count))
-                .then_some((*number, *count))
-        };
-        self.checkpoints.iter().rev().find_map(complete)
+    /// The number of the newest complete checkpoint, and the index of its last page.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for a log without its checkpoint, which was complete before it.
+    fn newest(&self) -> Result<(u32, u32)> {
+        match (self.newest, self.logged) {
+            (newest, Some((log, page))) if newest.is_none_or(|(number, _)| number < log) => {
+                Err(Error::Damaged { page, what: "the checkpoint before this log is not there" })
+            }
+            (newest, _) => newest.ok_or_else(|| self.refusal()),
+        }
     }
 
     /// Why there is no checkpoint.

@@ -188,12 +188,14 @@ impl Part {
         let Some(chunk) = self.chunks.get_mut(at) else { return false };
         let mut middle = 0;
         for entry in page::entries(chunk) {
-            middle += page::entry_bytes(entry);
-            if middle >= chunk.len() / 2 {
+            let end = middle + page::entry_bytes(entry);
+            // The last entry may be longer than all before it.
+            if middle >= chunk.len() / 2 || end >= chunk.len() {
                 break;
             }
+            middle = end;
         }
-        if middle >= chunk.len() {
+        if middle == 0 {
             return false;
         }
         let before = chunk.capacity();
@@ -279,6 +281,19 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn a_chunk_of_a_short_and_a_long_entry_is_divided_between_them() {
+        let long = [7; 1000];
+        for (key, len) in [(1, 0), (2, 40), (3, 900), (4, 40), (5, 900)] {
+            let mut part = Part::default();
+            part.insert((&[2], Some(&[])));
+            part.insert((&[4], Some(&long)));
+            part.insert((&[key], Some(&long[..len])));
+            assert!(part.iter().is_sorted_by(|a, b| a.0 < b.0), "key {key} of {len} bytes");
+            assert_eq!(part.find(&[key]), Some(Some(&long[..len])), "key {key}");
+        }
+    }
 
     #[test]
     fn a_part_is_a_map_in_which_the_last_operation_counts() {

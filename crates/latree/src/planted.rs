@@ -9,6 +9,8 @@ pub enum Bug {
     SplitKeepsBuffer,
     /// A group of operations becomes a fragment while older ones of its buffer are in memory.
     FragmentOlderThanPool,
+    /// A part in memory is moved to the buffers below while its own has older fragments.
+    PartPastFragments,
     /// A checkpoint does not have the new root of the tree.
     RootForgotten,
     /// Garbage collection copies a page of a buffer that was emptied.

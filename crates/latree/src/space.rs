@@ -36,6 +36,8 @@ pub(crate) struct Block {
     /// Erases, above `Space::base`.
     erases: u16,
     pub state: State,
+    /// Whether it was opened since [`Space::begin_collecting`].
+    pub is_opened: bool,
 }
 
 /// The blocks of a chip: 8 bytes of memory each.
@@ -48,13 +50,11 @@ pub(crate) struct Space {
     retired: usize,
     live: u64,
     open: [Option<(BlockNo, u32)>; 3],
-    /// Blocks that were opened since [`Space::begin_collecting`].
-    opened: Vec<BlockNo>,
 }
 
 impl Space {
     pub(crate) fn new(blocks: u32, pages_per_block: u32) -> Self {
-        let block = Block { live: 0, held: 0, erases: 0, state: State::Free };
+        let block = Block { live: 0, held: 0, erases: 0, state: State::Free, is_opened: false };
         Self {
             blocks: alloc::vec![block; blocks as usize],
             pages_per_block,
@@ -63,7 +63,6 @@ impl Space {
             retired: 0,
             live: 0,
             open: [None; 3],
-            opened: Vec::new(),
         }
     }
 
@@ -111,8 +110,18 @@ impl Space {
 
     pub(crate) fn set_erases(&mut self, block: BlockNo, erases: u32) {
         let relative = erases.saturating_sub(self.base);
-        if let Some(block) = self.blocks.get_mut(block.0 as usize) {
-            block.erases = u16::try_from(relative).unwrap_or(u16::MAX);
+        self.raise_base(relative.saturating_sub(u16::MAX.into()));
+        let relative = erases.saturating_sub(self.base);
+        self.change(block, |block| block.erases = u16::try_from(relative).unwrap_or(u16::MAX));
+    }
+
+    /// Makes room above the base. Blocks with fewer erases than it are counted as if they had as
+    /// many.
+    fn raise_base(&mut self, by: u32) {
+        if by > 0 {
+            self.base = self.base.saturating_add(by);
+            let by = u16::try_from(by).unwrap_or(u16::MAX);
+            self.blocks.iter_mut().for_each(|block| block.erases = block.erases.saturating_sub(by));
         }
     }
 
@@ -182,20 +191,15 @@ impl Space {
     /// Opens an erased block for a stream.
     pub(crate) fn open(&mut self, stream: Stream, block: BlockNo) {
         self.set_state(block, State::Open);
-        self.opened.push(block);
+        self.change(block, |block| block.is_opened = true);
         if let Some(place) = self.open.get_mut(stream as usize) {
             *place = Some((block, 0));
         }
     }
 
-    /// From now on [`Space::is_opened`] tells the blocks that a collection has filled.
+    /// From now on [`Block::is_opened`] tells the blocks that a collection has filled.
     pub(crate) fn begin_collecting(&mut self) {
-        self.opened.clear();
-    }
-
-    /// Whether a block was opened since the collection began.
-    pub(crate) fn is_opened(&self, block: BlockNo) -> bool {
-        self.opened.contains(&block)
+        self.blocks.iter_mut().for_each(|block| block.is_opened = false);
     }
 
     /// Retires a block; its live pages stay readable.
@@ -222,15 +226,35 @@ impl Space {
 
     /// Counts an erase.
     pub(crate) fn erased(&mut self, block: BlockNo) {
-        self.change(block, |block| block.erases = block.erases.saturating_add(1));
-        if self.block(block).is_some_and(|block| block.erases > u16::MAX / 2) {
+        if self.block(block).is_some_and(|block| block.erases == u16::MAX) {
             let least = self.blocks.iter().map(|block| block.erases).min().unwrap_or(0);
-            self.base += u32::from(least);
-            self.blocks.iter_mut().for_each(|block| block.erases -= least);
+            self.raise_base(u32::from(least.max(1)));
         }
+        self.change(block, |block| block.erases = block.erases.saturating_add(1));
     }
 }
 
 fn closed(stream: Stream) -> State {
     if stream == Stream::Meta { State::ClosedMeta } else { State::Closed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erase_counts_beyond_65535_differ_after_an_opening_and_when_counted() {
+        let (first, second, third) = (BlockNo(0), BlockNo(1), BlockNo(2));
+        let mut space = Space::new(4, 8);
+        // The last was never erased, or its count was lost.
+        space.set_erases(first, 70_000);
+        space.set_erases(second, 70_040);
+        space.set_erases(third, 69_990);
+        let counts = [first, second, third].map(|block| space.erases(block));
+        assert_eq!(counts, [70_000, 70_040, 69_990]);
+        (0..100_000).for_each(|_| space.erased(first));
+        assert_eq!(space.erases(first), 170_000);
+        assert_eq!(space.wear().1, 170_000);
+        assert!(size_of::<Block>() == 8, "of memory for each block");
+    }
 }

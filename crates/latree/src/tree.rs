@@ -69,6 +69,8 @@ pub(crate) struct Spot {
     pub level: u8,
     /// Which child was taken; 0 in the last spot.
     pub index: usize,
+    /// The keys below it are at least this.
+    pub low: Vec<u8>,
 }
 
 /// The way from the root to a node, and the keys below it: from `low` to before `high`.
@@ -266,7 +268,8 @@ impl<C: Chip> LaTree<C> {
             let subtree = self.table.get(id)?;
             let (mut at, mut now) = (subtree.root, subtree.level);
             loop {
-                let mut spot = Spot { id, at, level: now, index: 0 };
+                let low = descent.low.clone();
+                let mut spot = Spot { id, at, level: now, index: 0, low };
                 if now <= level {
                     descent.spots.push(spot);
                     return Ok(descent);

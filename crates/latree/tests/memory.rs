@@ -99,3 +99,22 @@ fn a_tree_keeps_to_its_memory() {
         }
     }
 }
+
+#[test]
+fn blocks_that_are_opened_take_no_memory() {
+    let options = Options { memory_bytes: 40 << 10, ..Options::default() };
+    let chip = chip(1024, 2, 512);
+    counted(true, || {
+        let mut tree = LaTree::create(chip, options).unwrap();
+        for number in 0..160_000_u64 {
+            tree.put(&(number % 64).to_be_bytes(), &[7; 100]).unwrap();
+        }
+        let stats = tree.stats();
+        assert!(stats.flash.erases > 10_000 && stats.collected_blocks == 0, "{stats:?}");
+        let chip = tree.into_chip();
+        counted(false, || drop(chip));
+    });
+    let (held, peak) = take_counts();
+    assert_eq!(held, 0, "all memory is given back, but that of the chip");
+    assert!(peak <= 56 << 10, "{peak} bytes");
+}

@@ -16,14 +16,115 @@ fn refusal(chip: Flash, options: Options) -> Error {
     Tree::open(chip, options).map(drop).unwrap_err()
 }
 
+const SPARE: Spare = Spare { lpn: Lpn::NONE, kind: PageKind::Data, seq: 0 };
+
 /// A chip of which the first page of some blocks has these bytes.
 fn with_pages(page: &[u8]) -> Flash {
     let mut chip = small_pages(40);
-    let spare = Spare { lpn: Lpn::NONE, kind: PageKind::Data, seq: 0 };
     for block in [0, 7] {
-        chip.0.program(Ppn(block * 32), page, spare, Cause::Host).unwrap();
+        chip.0.program(Ppn(block * 32), page, SPARE, Cause::Host).unwrap();
     }
     chip
+}
+
+/// The bytes of a page that was programmed.
+fn page(chip: &mut Flash, page: u32) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; 512];
+    chip.0.read(Ppn(page), &mut bytes, Cause::Host).is_ok().then_some(bytes)
+}
+
+/// The chip with a bit of one page changed: its block is programmed again.
+fn with_damage(chip: &Flash, damaged: u32, byte: usize) -> Flash {
+    let mut chip = chip.clone();
+    let block = damaged / 32;
+    let pages: Vec<_> = (block * 32..).map_while(|at| page(&mut chip, at)).take(32).collect();
+    chip.0.erase(BlockId(block), Cause::Host).unwrap();
+    for (at, mut bytes) in (block * 32..).zip(pages) {
+        if at == damaged {
+            bytes[byte] ^= 1;
+        }
+        chip.0.program(Ppn(at), &bytes, SPARE, Cause::Host).unwrap();
+    }
+    chip
+}
+
+/// A page with a header as the tree writes it.
+fn forged(kind: u8, level: u8, owner: u32, seq: u64, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x4C, 0x54, 1, kind, level, 0];
+    bytes.extend((payload.len() as u16).to_le_bytes());
+    bytes.extend(seq.to_le_bytes());
+    bytes.extend([owner.to_le_bytes(), [0; 4]].concat());
+    let crc = crc32fast::hash(&[&bytes, payload].concat());
+    bytes.extend(crc.to_le_bytes());
+    bytes.extend(payload);
+    bytes.resize(512, 0xFF);
+    bytes
+}
+
+/// The only page of a checkpoint: of a chip of 40 blocks of 32 pages of 512 bytes, and a tree of
+/// one level in a subtree whose one subtree has its root at the first page of block 7.
+fn forged_checkpoint(level: u8) -> Vec<u8> {
+    let mut stream = vec![0, 0, 0, 0, 1];
+    for number in [512_u32, 32, 40] {
+        stream.extend(number.to_le_bytes());
+    }
+    stream.push(1);
+    for number in [0_u32, 0, 1] {
+        stream.extend(number.to_le_bytes());
+    }
+    stream.push(level);
+    stream.extend((7 * 32_u32).to_le_bytes());
+    // No fragments, no operations.
+    stream.extend([0; 6]);
+    forged(3, 0, 5, 9, &stream)
+}
+
+#[test]
+fn a_subtree_below_itself_is_damage() {
+    // Children of a key without bytes and this subtree's number.
+    let child = [0, 0, 4, 0, 0, 0, 0, 0];
+    for level in [2, 255] {
+        let mut chip = small_pages(40);
+        chip.0.program(Ppn(0), &forged_checkpoint(level), SPARE, Cause::Host).unwrap();
+        let node = forged(1, level, 0, 8, &child);
+        chip.0.program(Ppn(7 * 32), &node, SPARE, Cause::Host).unwrap();
+        let options = Options { subtree_levels: 1, ..small() };
+        assert!(matches!(refusal(chip, options), Error::Damaged { .. }), "level {level}");
+    }
+}
+
+#[test]
+fn the_greatest_numbers_of_pages_are_no_overflow() {
+    for (kind, owner, seq) in
+        [(3, u32::MAX, 1), (4, u32::MAX, 1), (3, 1, u64::MAX), (1, 0, u64::MAX)]
+    {
+        let chip = with_pages(&forged(kind, 1, owner, seq, &[0, 0, 0, 0, 0]));
+        assert!(Tree::open(chip.clone(), small()).is_err());
+        if let Ok(mut tree) = Tree::create(chip, small()) {
+            tree.put(b"key", b"value").unwrap();
+            tree.sync().unwrap();
+            let mut tree = Tree::open(tree.into_chip(), small()).unwrap();
+            assert_eq!(tree.get(b"key").unwrap().unwrap(), b"value");
+        }
+    }
+}
+
+#[test]
+fn much_memory_for_a_small_chip_is_no_full_chip() {
+    for memory_bytes in [1 << 20, 64 << 20, usize::MAX] {
+        let options = Options { memory_bytes, ..small() };
+        let (mut tree, mut model) =
+            (Tree::create(small_pages(40), options.clone()).unwrap(), Model::new());
+        for number in 0..4000_u32 {
+            let (key, value) = (number.wrapping_mul(0x9E37_79B9).to_be_bytes(), [7; 20]);
+            tree.put(&key, &value)
+                .unwrap_or_else(|error| panic!("{memory_bytes} bytes, {number} keys: {error}"));
+            model.insert(key.to_vec(), value.to_vec());
+        }
+        compare(&mut tree, &model).unwrap();
+        tree.sync().unwrap();
+        compare(&mut Tree::open(tree.into_chip(), options).unwrap(), &model).unwrap();
+    }
 }
 
 #[test]
@@ -152,27 +253,14 @@ fn damaged_pages_are_found_or_do_not_matter() {
         model.insert(key, number.to_be_bytes().to_vec());
     }
     tree.sync().unwrap();
-    let whole = tree.into_chip();
+    let mut whole = tree.into_chip();
     let random = Random::new(9);
     for block in (0..40).cycle().take(120) {
-        let mut chip = whole.clone();
-        // The block is programmed again with a byte of one page changed.
-        let mut pages = Vec::new();
-        for page in block * 32..block * 32 + 32 {
-            let mut bytes = vec![0; 512];
-            match chip.0.read(Ppn(page), &mut bytes, Cause::Host) {
-                Ok(spare) => pages.push((Ppn(page), bytes, spare)),
-                Err(_) => break,
-            }
-        }
-        let Some(chosen) = random.pick(&pages).map(|page| page.0) else { continue };
-        chip.0.erase(BlockId(block), Cause::Host).unwrap();
-        for (page, mut bytes, spare) in pages {
-            if page == chosen {
-                bytes[random.index(512)] ^= 1 << random.index(8);
-            }
-            chip.0.program(page, &bytes, spare, Cause::Host).unwrap();
-        }
+        let pages: Vec<_> = (block * 32..block * 32 + 32)
+            .take_while(|at| page(&mut whole, *at).is_some())
+            .collect();
+        let Some(chosen) = random.pick(&pages) else { continue };
+        let chip = with_damage(&whole, *chosen, random.index(512));
         if let Ok(mut tree) = Tree::open(chip, small()) {
             let found: Result<Vec<_>, _> = tree.range(&[], None, Direction::Forward).collect();
             if let Ok(found) = found {

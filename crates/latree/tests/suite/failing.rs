@@ -15,6 +15,8 @@ struct Failing {
     next: u64,
     every: u64,
     most: usize,
+    /// Whether a page whose program fails has its bytes nevertheless.
+    is_programmed: bool,
 }
 
 impl Failing {
@@ -49,7 +51,13 @@ impl Chip for Failing {
 
     fn program(&mut self, page: PageNo, data: &[u8]) -> Result<(), Fault> {
         let block = page.0 / self.chip.pages_per_block();
-        if self.fails(block as usize) { Err(Fault::Worn) } else { self.chip.program(page, data) }
+        if !self.fails(block as usize) {
+            return self.chip.program(page, data);
+        }
+        if self.is_programmed {
+            self.chip.program(page, data)?;
+        }
+        Err(Fault::Worn)
     }
 
     fn erase(&mut self, block: BlockNo) -> Result<(), Fault> {
@@ -57,31 +65,46 @@ impl Chip for Failing {
     }
 }
 
+fn failing(every: u64, is_programmed: bool) -> Failing {
+    let (chip, failed) = (small_pages(112), vec![false; 112]);
+    Failing { chip, failed, next: every, every, most: 12, is_programmed }
+}
+
+/// Steps on a chip of which blocks fail. The tree is opened after each failure, and at the end.
+fn history(chip: Failing, seed: u64, steps: usize, least: usize) {
+    let random = Random::new(seed);
+    let options = options(24 << 10, 2, Scan::Sorted, Buffering::Adaptive);
+    let shape = Shape { keys: 2500, value_bytes: 24, lookups: 20, removals: 33 };
+    let mut tree = LaTree::create(chip, options.clone()).unwrap();
+    let (mut model, mut known) = (Model::new(), 0);
+    for at in 0..steps {
+        let step = step(&random, &shape);
+        apply(&mut tree, &model, &step).unwrap_or_else(|what| panic!("step {at}: {what}"));
+        apply_to_model(&mut model, &step);
+        let failed = tree.chip().failed.iter().filter(|failed| **failed).count();
+        if failed > known || at + 1 == steps {
+            known = failed;
+            tree.sync().unwrap();
+            let mut again = LaTree::open(tree.chip().clone(), options.clone())
+                .unwrap_or_else(|error| panic!("opened after step {at}: {error}"));
+            compare(&mut again, &model)
+                .unwrap_or_else(|what| panic!("opened after step {at}: {what}"));
+        }
+    }
+    compare(&mut tree, &model).unwrap();
+    assert!(known >= least, "{known} blocks failed");
+}
+
 #[test]
 fn failing_blocks_are_retired_and_nothing_is_lost() {
     for (seed, every) in [(1, 37), (2, 151), (3, 401)] {
-        let chip = Failing {
-            chip: small_pages(112),
-            failed: vec![false; 112],
-            next: every,
-            every,
-            most: 12,
-        };
-        let random = Random::new(seed);
-        let options = options(24 << 10, 2, Scan::Sorted, Buffering::Adaptive);
-        let shape = Shape { keys: 2500, value_bytes: 24, lookups: 20, removals: 33 };
-        let mut tree = LaTree::create(chip, options.clone()).unwrap();
-        let mut model = Model::new();
-        for at in 0..25_000 {
-            let step = step(&random, &shape);
-            apply(&mut tree, &model, &step).unwrap_or_else(|what| panic!("step {at}: {what}"));
-            apply_to_model(&mut model, &step);
-        }
-        compare(&mut tree, &model).unwrap();
-        tree.sync().unwrap();
-        let mut tree = LaTree::open(tree.into_chip(), options).unwrap();
-        compare(&mut tree, &model).unwrap();
-        let failed = tree.chip().failed.iter().filter(|failed| **failed).count();
-        assert!(failed >= 5, "{failed} blocks failed");
+        history(failing(every, false), seed, 25_000, 5);
+    }
+}
+
+#[test]
+fn pages_that_were_programmed_when_their_block_failed_are_no_second_ones() {
+    for seed in 0..12 {
+        history(failing(101 + 13 * seed, true), seed, 6000, 3);
     }
 }

@@ -12,3 +12,4 @@ mod history;
 mod model;
 mod nor;
 mod planted;
+mod regions;

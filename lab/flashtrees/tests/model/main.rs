@@ -100,14 +100,14 @@ fn an_latree_is_a_map_on_devices() {
         let ftl = PageMapped::format(chip::nand(seed), &chip::options())?;
         Ok(Box::new(LaTreeMap::on_device(ftl, 8, options(seed), "latree")?))
     };
-    histories(over_pages, 110_000);
+    histories(over_pages, 170_000);
     let over_blocks = |seed| -> Result<Box<dyn FlashTree>> {
         let nand = chip::nand(seed);
         let pages = nand.geometry().pages_per_block();
         let ftl = BlockMapped::format(nand, 3)?;
         Ok(Box::new(LaTreeMap::on_device(ftl, pages, options(seed), "latree")?))
     };
-    histories(over_blocks, 110_000);
+    histories(over_blocks, 170_000);
 }
 
 #[test]
