@@ -26,7 +26,7 @@ use crate::log::shared::SharedCore;
 use crate::log::superblock::Found;
 use crate::media::Media;
 use crate::media::gate::Gate;
-use crate::meeting::seat::Seat;
+use crate::meeting::member::Member;
 use crate::options::Options;
 use crate::place::Sector;
 use crate::version::delta;
@@ -59,7 +59,7 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     /// The part of this process in the meeting of those that have the store open, if more than one
     /// may.
-    pub(crate) seat: Option<Arc<Seat>>,
+    pub(crate) member: Option<Arc<Member>>,
     /// Signalled when there is something to sync, or when the store is closed.
     pub(crate) wake: Condvar,
 }
@@ -187,8 +187,8 @@ impl Engine {
     /// Whether the store was opened to be read, and has not been made writable; or another process
     /// may write it.
     pub(crate) fn is_read_only(&self) -> bool {
-        match &self.seat {
-            Some(seat) => !seat.leads(),
+        match &self.member {
+            Some(member) => !member.leads(),
             None => self.gated.as_ref().is_some_and(|gated| !gated.gate.is_open()),
         }
     }

@@ -60,10 +60,10 @@ pub enum Bug {
     FollowerFreesNewerDead,
     /// A reader does not say in the meeting file which version it reads.
     PinNotSeen,
-    /// A reader that has said it does not look whether it was seen.
-    FloorNotReread,
-    /// The process that frees raises the floor only after it has looked who reads.
-    FloorRaisedLate,
+    /// A reader that has said it does not look whether it was asked before.
+    AskedNotReread,
+    /// The process that frees says that it asks only after it has looked who reads.
+    AskedStoredLate,
     /// A state that is being written is taken for a state.
     TornStateBelieved,
     /// A process goes on with what it has in memory when another one has recovered the store.
@@ -102,8 +102,8 @@ impl Bug {
         Self::NodesNotAdopted,
         Self::FollowerFreesNewerDead,
         Self::PinNotSeen,
-        Self::FloorNotReread,
-        Self::FloorRaisedLate,
+        Self::AskedNotReread,
+        Self::AskedStoredLate,
         Self::TornStateBelieved,
         Self::LaggardNotReloaded,
         Self::DeadWritersLogWrittenOn,

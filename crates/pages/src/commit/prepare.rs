@@ -102,7 +102,7 @@ impl Engine {
     /// Decides the prepared transaction, durably. A read-only store decides in memory alone: the
     /// next opening for writing consults the same file.
     pub(crate) fn decide(&self, commit: bool) -> Result<()> {
-        if self.seat.is_some() {
+        if self.member.is_some() {
             // In a process that follows, what is in memory is what the log says.
             self.check_poison()?;
         }

@@ -27,7 +27,7 @@ use crate::log::follow::is_newest;
 use crate::log::frames::Log;
 use crate::log::scan::Position;
 use crate::meeting::cells;
-use crate::meeting::seat::Seat;
+use crate::meeting::member::Member;
 use crate::meeting::state::heard;
 use crate::planted::{self, Bug};
 
@@ -43,29 +43,29 @@ impl Engine {
     /// checkpoint: the store must be opened anew then, when nothing of it is read.
     pub(crate) fn try_lead(&self, file: Arc<dyn DeviceFile>) -> Result<bool> {
         self.check_process()?;
-        let Some(seat) = &self.seat else {
+        let Some(member) = &self.member else {
             return invalid("the store was not opened to be shared by processes");
         };
-        let _turn = seat.turn();
-        if seat.leads() {
+        let _turn = member.turn();
+        if member.leads() {
             return Ok(true);
         }
-        if !seat.lock_lead()? {
+        if !member.lock_lead()? {
             return Ok(false);
         }
-        let led = self.take_over(seat, file);
+        let led = self.take_over(member, file);
         if !matches!(led, Ok(true)) {
             if let Some(gated) = &self.gated {
                 gated.gate.shut();
             }
-            seat.end_lead();
+            member.end_lead();
         }
         led
     }
 
-    fn take_over(&self, seat: &Seat, file: Arc<dyn DeviceFile>) -> Result<bool> {
+    fn take_over(&self, member: &Member, file: Arc<dyn DeviceFile>) -> Result<bool> {
         // It stays as it is: no other process has the lock.
-        let state = heard(seat.shared(), seat.store()).ok_or_else(|| self.unheard())?;
+        let state = heard(member.shared(), member.store()).ok_or_else(|| self.unheard())?;
         if !self.catch_up(state.end)? {
             return Err(self.unheard());
         }
@@ -90,8 +90,8 @@ impl Engine {
             self.recover_in_memory(&mut core)?;
         }
         // Where a process died while it kept readers out, they may begin again.
-        cells::let_in(seat.shared(), seat.store(), self.versions.lock().newest().0);
-        seat.begin_lead();
+        cells::let_in(member.shared(), member.store(), self.versions.lock().newest().0);
+        member.begin_lead();
         self.announce(&core);
         Ok(true)
     }
@@ -128,21 +128,21 @@ impl Engine {
     /// # Errors
     /// A sync or a checkpoint failed: this process goes on to write, or has to be closed.
     pub(crate) fn step_down(&self) -> Result<bool> {
-        let Some(seat) = &self.seat else { return Ok(true) };
-        let _turn = seat.turn();
-        if !seat.leads() {
+        let Some(member) = &self.member else { return Ok(true) };
+        let _turn = member.turn();
+        if !member.leads() {
             return Ok(true);
         }
         self.check_poison()?;
         if self.has_writer.swap(true, Ordering::AcqRel) {
             return Ok(false);
         }
-        let left = self.leave(seat);
+        let left = self.leave(member);
         self.release_writer();
         left
     }
 
-    fn leave(&self, seat: &Seat) -> Result<bool> {
+    fn leave(&self, member: &Member) -> Result<bool> {
         let mut core = self.core.lock();
         if core.prepared.is_some() || core.is_saving || core.mover.is_any() {
             return Ok(false);
@@ -162,11 +162,11 @@ impl Engine {
         }
         core.is_log_ours = false;
         core.checkpoint_notes = None;
-        self.say(&core, seat, true);
+        self.say(&core, member, true);
         if let Some(gated) = &self.gated {
             gated.gate.shut();
         }
-        seat.end_lead();
+        member.end_lead();
         Ok(true)
     }
 }

@@ -179,11 +179,11 @@ impl Engine {
 
     /// The versions that processes read, where several have the store open.
     fn held(&self, core: &Core) -> Result<Option<Vec<Held>>> {
-        let Some(seat) = self.seat.as_ref().filter(|_| core.shared.is_some()) else {
+        let Some(member) = self.member.as_ref().filter(|_| core.shared.is_some()) else {
             return Ok(None);
         };
         let newest = self.versions.lock().newest().0;
-        let mut held = cells::held(seat.shared(), seat.store(), seat.cell(), newest)?;
+        let mut held = cells::held(member.shared(), member.store(), member.cell(), newest)?;
         held.retain(|held| held.first < newest);
         Ok(Some(joined(held)))
     }

@@ -18,7 +18,7 @@ use crate::media::FileMedia;
 use crate::media::gate::Gate;
 use crate::meeting::cells::Quiet;
 use crate::meeting::layout::{MEETING_BYTES, WRITE_LOCK, is_of, make};
-use crate::meeting::seat::Seat;
+use crate::meeting::member::Member;
 use crate::meeting::state::heard;
 use crate::options::Options;
 use crate::version::tree::Releases;
@@ -76,8 +76,9 @@ fn lead(
     if known != Some(engine.store) {
         make(&**shared, engine.store);
     }
-    let seat = Seat::take(Arc::clone(shared), engine.store, engine.process, true)?;
-    engine.seat = Some(Arc::new(seat.ok_or_else(|| locked("open in 120 processes: close one"))?));
+    let member = Member::take(Arc::clone(shared), engine.store, engine.process, true)?;
+    engine.member =
+        Some(Arc::new(member.ok_or_else(|| locked("open in 120 processes: close one"))?));
     engine.share()?;
     engine.announce(&engine.core.lock());
     quiet.end(engine.store, engine.versions.lock().newest().0);
@@ -99,10 +100,10 @@ pub(crate) fn open_follower(
         _ => return locked("open in no process that shares it: open it for writing first"),
     };
     let process = Process::current();
-    let Some(seat) = Seat::take(Arc::clone(&shared), store, process, false)? else {
+    let Some(member) = Member::take(Arc::clone(&shared), store, process, false)? else {
         return locked("open in 120 processes: close one");
     };
-    let seat = Arc::new(seat);
+    let member = Arc::new(member);
     let unwritten = || {
         let how = "written by no process that says how far its log goes: open it for writing first";
         locked(how)
@@ -110,7 +111,7 @@ pub(crate) fn open_follower(
     for _ in 0..TRIES {
         let Some(state) = heard(&*shared, store) else { return unwritten() };
         match follow_from(&file, &options, state.end) {
-            Ok(Some(engine)) => return Ok(Arc::new(Engine { seat: Some(seat), ..engine })),
+            Ok(Some(engine)) => return Ok(Arc::new(Engine { member: Some(member), ..engine })),
             Ok(None) => {}
             // After a power cut the state may be of commits that are lost.
             Err(Error::Corrupt { .. }) if !shared.is_locked(WRITE_LOCK)? => return unwritten(),

@@ -139,7 +139,7 @@ pub(super) fn engine(
         poison: OnceLock::new(),
         releases,
         counters: Counters::default(),
-        seat: None,
+        member: None,
         wake: Condvar::new(),
     }
 }

@@ -27,7 +27,7 @@ use crate::media::FileMedia;
 impl Engine {
     /// Continues recovery where the store was opened for reading.
     pub(crate) fn make_writable(&self, file: Arc<dyn DeviceFile>) -> Result<()> {
-        if self.seat.is_some() {
+        if self.member.is_some() {
             return self.check_poison();
         }
         // Others look whether the gate is open while they hold this.

@@ -5,13 +5,14 @@
 //! tries again, with what is newest then ([`crate::meeting::cells`]). So a reader that begins after
 //! a commit has returned, in whichever process, sees it.
 //!
-//! The version is pinned and the floor is read while `versions` is locked: no record "held" is
-//! applied here in between, and one that is applied later has the version, or is older than it.
+//! The version is pinned, and it is read at which version was asked last, while `versions` is
+//! locked: no record "held" is applied here in between, and one that is applied later has the
+//! version, or is older than it.
 
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result};
 use crate::log::shared::LogEnd;
-use crate::meeting::seat::Seat;
+use crate::meeting::member::Member;
 use crate::meeting::state::{State, heard, say};
 use crate::version::view::View;
 
@@ -21,11 +22,11 @@ const TRIES: u32 = 1000;
 
 impl Engine {
     /// Applies what is new, in a process that does not write. Returns `false` to try again.
-    fn listen(&self, seat: &Seat) -> Result<bool> {
-        if seat.leads() {
+    fn listen(&self, member: &Member) -> Result<bool> {
+        if member.leads() {
             return Ok(true);
         }
-        let state = heard(seat.shared(), seat.store()).ok_or_else(|| self.unheard())?;
+        let state = heard(member.shared(), member.store()).ok_or_else(|| self.unheard())?;
         self.catch_up(state.end)
     }
 
@@ -37,16 +38,16 @@ impl Engine {
 
     /// Says how far the log goes now, if other processes listen.
     pub(crate) fn announce(&self, core: &Core) {
-        if let Some(seat) = self.seat.as_ref().filter(|seat| seat.leads()) {
-            self.say(core, seat, false);
+        if let Some(member) = self.member.as_ref().filter(|member| member.leads()) {
+            self.say(core, member, false);
         }
     }
 
     /// Says how far the log goes, and whether this process has ended its writing.
-    pub(super) fn say(&self, core: &Core, seat: &Seat, is_left: bool) {
+    pub(super) fn say(&self, core: &Core, member: &Member, is_left: bool) {
         let end = LogEnd { epoch: core.log.epoch, number: core.log.number };
         let newest = self.versions.lock().newest().0;
-        say(seat.shared(), seat.store(), State { end, newest, is_left });
+        say(member.shared(), member.store(), State { end, newest, is_left });
     }
 
     /// Adds a reader to the newest version of all processes.
@@ -55,18 +56,18 @@ impl Engine {
     /// Those of [`Engine::catch_up`]; [`Error::Locked`] when it is not known how far the log goes;
     /// [`Error::Busy`] when the writer takes one checkpoint after the other.
     pub(crate) fn pin_newest(&self) -> Result<(u64, View)> {
-        let Some(seat) = &self.seat else { return Ok(self.versions.lock().pin()) };
+        let Some(member) = &self.member else { return Ok(self.versions.lock().pin()) };
         for _ in 0..TRIES {
-            if !self.listen(seat)? {
+            if !self.listen(member)? {
                 continue;
             }
             let mut versions = self.versions.lock();
             let (version, view) = versions.pin();
-            if seat.pin(version) {
+            if member.pin(version) {
                 return Ok((version, view));
             }
             versions.unpin(version);
-            seat.unpin(version);
+            member.unpin(version);
             drop(versions);
             std::thread::yield_now();
         }
@@ -77,12 +78,12 @@ impl Engine {
     pub(crate) fn pin_version(&self, version: u64) -> Option<View> {
         let mut versions = self.versions.lock();
         let view = versions.pin_at(version)?;
-        let Some(seat) = &self.seat else { return Some(view) };
-        if seat.pin(version) {
+        let Some(member) = &self.member else { return Some(view) };
+        if member.pin(version) {
             return Some(view);
         }
         versions.unpin(version);
-        seat.unpin(version);
+        member.unpin(version);
         None
     }
 
@@ -93,22 +94,22 @@ impl Engine {
     /// As [`Engine::pin_newest`].
     pub(crate) fn pin_name(&self, name: &str) -> Result<Option<(u64, View)>> {
         let look = || self.core.lock().named.get(name).copied();
-        let Some(seat) = &self.seat else {
+        let Some(member) = &self.member else {
             return Ok(look().and_then(|at| Some((at, self.versions.lock().pin_at(at)?))));
         };
         for _ in 0..TRIES {
-            if !self.listen(seat)? {
+            if !self.listen(member)? {
                 continue;
             }
             let Some(version) = look() else { return Ok(None) };
-            let _seen = seat.pin(version);
-            let is_there = self.listen(seat).map(|is_new| is_new && look() == Some(version));
+            let _seen = member.pin(version);
+            let is_there = self.listen(member).map(|is_new| is_new && look() == Some(version));
             let view = self.versions.lock().pin_at(version);
             match (is_there, view) {
                 (Ok(true), Some(view)) => return Ok(Some((version, view))),
                 (outcome, view) => {
                     view.into_iter().for_each(|_| self.versions.lock().unpin(version));
-                    seat.unpin(version);
+                    member.unpin(version);
                     outcome?;
                 }
             }
@@ -118,8 +119,8 @@ impl Engine {
 
     /// Adds one more reader to a version that a reader of this process has.
     pub(crate) fn pin_again(&self, version: u64) {
-        if let Some(seat) = &self.seat {
-            let _seen = seat.pin(version);
+        if let Some(member) = &self.member {
+            let _seen = member.pin(version);
         }
         self.versions.lock().pin_at(version);
     }
@@ -127,8 +128,8 @@ impl Engine {
     /// Takes a reader away.
     pub(crate) fn unpin(&self, version: u64) {
         self.versions.lock().unpin(version);
-        if let Some(seat) = &self.seat {
-            seat.unpin(version);
+        if let Some(member) = &self.member {
+            member.unpin(version);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The versions that all processes read, as the one sees them that frees.
 //!
-//! Who is about to free raises the floor to the newest version first, and then reads the cells. A
-//! reader stores its version in its cell first, and then reads the floor. All accesses are in one
-//! order: so either the reader's version is seen, or the reader sees a floor above its version, and
-//! tries again with a newer one.
+//! Who is about to free stores the newest version as the one at which it asks, and then reads the
+//! cells. A reader stores its version in its cell first, and then reads at which version it was
+//! asked last. All accesses are in one order: so either the reader's version is seen, or the reader
+//! sees that it was asked at a newer version, and tries again with that.
 //!
 //! A process has the lock of its cell's byte for as long as it lives: a cell whose byte can be
 //! locked is that of a process that died, and is emptied.
@@ -14,12 +14,11 @@ use esker_format::ids::StoreId;
 
 use crate::log::record::Held;
 use crate::meeting::layout::{
-    CELLS, FLOOR, PINS, VERSION_MAX, Word, cell_lock, decode, encode, pin, range, tag,
+    ASKED, CELLS, PINS, VERSION_MAX, Word, cell_lock, decode, encode, pin, range, tag,
 };
 use crate::planted::{self, Bug};
 
-/// Raises the floor to `newest`, and returns the versions below that are read, as ranges in any
-/// order. What cannot be made out holds all of them. `own` is the cell of this process, if it has
+/// Asks at `newest`, and returns the versions below that are read, as ranges in any order. What cannot be made out holds all of them. `own` is the cell of this process, if it has
 /// one.
 ///
 /// Cost: a call of the system for each process; 59 loads for each.
@@ -32,29 +31,29 @@ pub(crate) fn held(
     own: usize,
     newest: u64,
 ) -> Result<Vec<Held>> {
-    let Some(floor) = encode(store, newest) else { return Ok(vec![all(newest)]) };
-    if planted::is(Bug::FloorRaisedLate) {
+    let Some(asked) = encode(store, newest) else { return Ok(vec![all(newest)]) };
+    if planted::is(Bug::AskedStoredLate) {
         let held = read(shared, store, own, newest);
-        shared.store(FLOOR, floor);
+        shared.store(ASKED, asked);
         return held;
     }
-    shared.store(FLOOR, floor);
+    shared.store(ASKED, asked);
     read(shared, store, own, newest)
 }
 
 /// Lets readers of `newest` begin, and of what is newer. Only the process that writes, whose newest
 /// version this is.
 pub(crate) fn let_in(shared: &dyn Shared, store: StoreId, newest: u64) {
-    if let Some(floor) = encode(store, newest) {
-        shared.store(FLOOR, floor);
+    if let Some(asked) = encode(store, newest) {
+        shared.store(ASKED, asked);
     }
 }
 
 /// Whether a reader of `version` that is in its cell is seen, or need not be.
 pub(crate) fn is_seen(shared: &dyn Shared, store: StoreId, version: u64) -> bool {
-    match decode(store, shared.load(FLOOR)) {
+    match decode(store, shared.load(ASKED)) {
         Word::Nothing => true,
-        Word::Version(floor) => floor <= version || planted::is(Bug::FloorNotReread),
+        Word::Version(asked) => asked <= version || planted::is(Bug::AskedNotReread),
         Word::Noise => false,
     }
 }
@@ -63,19 +62,19 @@ pub(crate) fn is_seen(shared: &dyn Shared, store: StoreId, version: u64) -> bool
 #[derive(Debug)]
 pub(crate) struct Quiet<'a> {
     shared: &'a dyn Shared,
-    /// The floor that is put back.
+    /// The word of the version asked at, which is put back.
     before: Option<u64>,
 }
 
 impl<'a> Quiet<'a> {
     /// Begins it, for the meeting of `store`, or for one that is not made yet. `None`, and readers
-    /// may begin, when some process reads a version. A floor above all versions has every reader
-    /// try again until this has ended.
+    /// may begin, when some process reads a version. Asked at a version above all others, every
+    /// reader tries again until this has ended.
     ///
     /// # Errors
     /// The locks failed.
     pub(crate) fn begin(shared: &'a dyn Shared, store: Option<StoreId>) -> Result<Option<Self>> {
-        let before = store.map(|_| shared.load(FLOOR));
+        let before = store.map(|_| shared.load(ASKED));
         let quiet = Self { shared, before };
         let is_read = match store {
             Some(store) => !held(shared, store, CELLS, VERSION_MAX)?.is_empty(),
@@ -94,7 +93,7 @@ impl<'a> Quiet<'a> {
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            self.shared.store(FLOOR, before);
+            self.shared.store(ASKED, before);
         }
     }
 }

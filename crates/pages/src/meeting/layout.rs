@@ -9,7 +9,7 @@
 //! word    17  an even state: epoch, number of the next frame, newest version, 1 if the
 //!               writer has left in order, check of the sequence and these
 //! word    22  an odd state
-//! word    32  floor: a version
+//! word    32  the newest version when a process last asked which versions are read
 //! word    64  120 cells of 64 words:
 //!               0  tag of the process, or 0
 //!               1  first and last of a range of versions, or 0
@@ -36,8 +36,8 @@ const VERSIONS: u64 = (1 << 48) - 1;
 
 /// The first word of the state.
 pub(super) const STATE: usize = 16;
-/// The word of the floor.
-pub(super) const FLOOR: usize = 32;
+/// The word of the newest version when a process last asked which versions are read.
+pub(super) const ASKED: usize = 32;
 const CELLS_AT: usize = 64;
 /// The number of processes that can have a store open.
 pub(crate) const CELLS: usize = 120;

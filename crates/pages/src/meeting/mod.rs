@@ -7,11 +7,11 @@
 //! versions, so that nothing is freed because of it.
 //!
 //! Reading order: [`layout`] (which word is what), [`state`] (the end of the log), [`cells`] (the
-//! pins of all processes, as seen by the one that frees), [`seat`] (the pins of this process).
+//! pins of all processes, as seen by the one that frees), [`member`] (the pins of this process).
 
 pub(crate) mod cells;
 pub(crate) mod layout;
-pub(crate) mod seat;
+pub(crate) mod member;
 pub(crate) mod state;
 
 #[cfg(test)]

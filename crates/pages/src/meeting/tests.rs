@@ -13,8 +13,8 @@ use esker_harness::random::Random;
 use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cells::{held, is_seen};
-use super::layout::{CELLS, FLOOR, MEETING_BYTES, PINS, STATE, encode, is_of, make, pin, tag};
-use super::seat::Seat;
+use super::layout::{ASKED, CELLS, MEETING_BYTES, PINS, STATE, encode, is_of, make, pin, tag};
+use super::member::Member;
 use super::state::{State, heard, say};
 use crate::log::record::Held;
 use crate::log::shared::LogEnd;
@@ -59,7 +59,7 @@ impl Shared for Scheduled {
     }
 
     fn try_lock(&self, byte: u64) -> Result<bool> {
-        // The seat is taken before another thread looks at it.
+        // The member is taken before another thread looks at it.
         Ok(self.load(tag(0)) == 0 && byte > 0)
     }
 
@@ -93,8 +93,8 @@ fn states_are_whole() {
 /// A reader of version 3, while the newest is 5 and all that is not read is freed.
 fn a_pin_is_seen_or_the_reader_tries_again() {
     let shared = Scheduled::new();
-    let seat =
-        Seat::take(Arc::clone(&shared) as _, STORE, Process::current(), false).unwrap().unwrap();
+    let member =
+        Member::take(Arc::clone(&shared) as _, STORE, Process::current(), false).unwrap().unwrap();
     let is_freed = Arc::new(AtomicBool::new(false));
     let (freer, freed) = (Arc::clone(&shared), Arc::clone(&is_freed));
     let frees = shuttle::thread::spawn(move || {
@@ -103,16 +103,16 @@ fn a_pin_is_seen_or_the_reader_tries_again() {
             freed.store(true, Ordering::SeqCst);
         }
     });
-    if seat.pin(3) {
+    if member.pin(3) {
         assert!(!is_freed.load(Ordering::SeqCst), "what is read was free");
         shuttle::thread::yield_now();
         assert!(!is_freed.load(Ordering::SeqCst), "what is read became free");
         frees.join().unwrap();
         assert!(!is_freed.load(Ordering::SeqCst), "what is read became free");
-        seat.unpin(3);
+        member.unpin(3);
     } else {
-        seat.unpin(3);
-        assert!(seat.pin(5), "the newest is always there");
+        member.unpin(3);
+        assert!(member.pin(5), "the newest is always there");
         frees.join().unwrap();
     }
 }
@@ -133,8 +133,8 @@ fn planted_bugs_are_found_by_schedules() {
     for (bug, work) in [
         (Bug::TornStateBelieved, states_are_whole as fn()),
         (Bug::PinNotSeen, pins),
-        (Bug::FloorNotReread, pins),
-        (Bug::FloorRaisedLate, pins),
+        (Bug::AskedNotReread, pins),
+        (Bug::AskedStoredLate, pins),
     ] {
         let attempt = |_: &u64, counts: &mut Counts| {
             counts.add("judged", 1);
@@ -154,13 +154,13 @@ fn a_version_is_read_as_it_was_written_or_not_at_all() {
     assert!(is_of(&shared, STORE) && !is_of(&shared, StoreId(1)));
     let mut believed = 0;
     for _ in 0..200_000 {
-        shared.store(FLOOR, random.bits());
+        shared.store(ASKED, random.bits());
         believed += u32::from(is_seen(&shared, STORE, (1 << 48) - 3));
     }
     // One word in 65,536.
     assert!(believed < 20, "{believed}");
     for version in [0, 1, 255, 1 << 40, (1 << 48) - 3] {
-        shared.store(FLOOR, encode(STORE, version).unwrap());
+        shared.store(ASKED, encode(STORE, version).unwrap());
         assert!(is_seen(&shared, STORE, version));
         assert!(version == 0 || !is_seen(&shared, STORE, version - 1));
     }
@@ -174,51 +174,51 @@ fn all_that_is_read_is_held_and_what_is_left_is_not() {
         let random = Random::new(seed);
         let leader = SimShared::new(WORDS);
         make(&leader, STORE);
-        let mut seats: Vec<(Seat, Vec<u64>, Arc<SimShared>)> = Vec::new();
+        let mut members: Vec<(Member, Vec<u64>, Arc<SimShared>)> = Vec::new();
         for _ in 0..random.below(400) {
             match random.below(20) {
-                0 if seats.len() < 5 => {
+                0 if members.len() < 5 => {
                     let process = Arc::new(leader.another());
-                    let seat =
-                        Seat::take(Arc::clone(&process) as _, STORE, Process::current(), false)
+                    let member =
+                        Member::take(Arc::clone(&process) as _, STORE, Process::current(), false)
                             .unwrap()
                             .unwrap();
-                    seats.push((seat, Vec::new(), process));
+                    members.push((member, Vec::new(), process));
                 }
-                1 if !seats.is_empty() => {
-                    let (seat, _, process) = seats.swap_remove(random.index(seats.len()));
+                1 if !members.is_empty() => {
+                    let (member, _, process) = members.swap_remove(random.index(members.len()));
                     // Half of them die: the cell stays as it is, and its lock is free.
                     if random.percent(50) {
                         process.die_after(0);
                     }
-                    drop(seat);
+                    drop(member);
                 }
                 2..8 => {
-                    let at = random.index(seats.len());
-                    if let Some((seat, pins, _)) = seats.get_mut(at)
+                    let at = random.index(members.len());
+                    if let Some((member, pins, _)) = members.get_mut(at)
                         && !pins.is_empty()
                     {
-                        seat.unpin(pins.swap_remove(random.index(pins.len())));
+                        member.unpin(pins.swap_remove(random.index(pins.len())));
                     }
                 }
                 _ => {
-                    let at = random.index(seats.len());
-                    if let Some((seat, pins, _)) = seats.get_mut(at) {
+                    let at = random.index(members.len());
+                    if let Some((member, pins, _)) = members.get_mut(at) {
                         pins.push(random.below(120));
-                        seat.pin(*pins.last().unwrap());
+                        member.pin(*pins.last().unwrap());
                     }
                 }
             }
         }
         let found = held(&leader, STORE, CELLS, 200).unwrap();
-        let all: Vec<u64> = seats.iter().flat_map(|(_, pins, _)| pins.clone()).collect();
+        let all: Vec<u64> = members.iter().flat_map(|(_, pins, _)| pins.clone()).collect();
         assert!(all.iter().all(|version| covers(&found, *version)), "seed {seed}");
         // A process with few pins holds nothing else.
-        if seats.iter().all(|(_, pins, _)| pins.len() <= PINS / 2) {
+        if members.iter().all(|(_, pins, _)| pins.len() <= PINS / 2) {
             assert!((0..200).all(|version| !covers(&found, version) || all.contains(&version)));
         }
-        for (seat, pins, _) in &mut seats {
-            pins.drain(..).for_each(|version| seat.unpin(version));
+        for (member, pins, _) in &mut members {
+            pins.drain(..).for_each(|version| member.unpin(version));
         }
         assert_eq!(held(&leader, STORE, CELLS, 200).unwrap(), [], "seed {seed}");
     }
@@ -231,18 +231,18 @@ fn a_process_that_dies_at_any_store_holds_nothing_for_long() {
         make(&leader, STORE);
         let process = Arc::new(leader.another());
         process.die_after(stores);
-        if let Ok(Some(seat)) =
-            Seat::take(Arc::clone(&process) as _, STORE, Process::current(), false)
+        if let Ok(Some(member)) =
+            Member::take(Arc::clone(&process) as _, STORE, Process::current(), false)
         {
             (0..60).for_each(|version| {
-                seat.pin(version);
+                member.pin(version);
             });
             process.die_after(0);
-            std::mem::forget(seat);
+            std::mem::forget(member);
         }
         // Whatever it left, the first look empties it.
         assert_eq!(held(&leader, STORE, CELLS, 90).unwrap(), [], "{stores}");
-        let next = Seat::take(Arc::new(leader.another()), STORE, Process::current(), false)
+        let next = Member::take(Arc::new(leader.another()), STORE, Process::current(), false)
             .unwrap()
             .unwrap();
         assert_eq!(next.cell(), 0);
@@ -271,15 +271,15 @@ fn noise_holds_everything_and_says_nothing() {
         let shared = Arc::new(SimShared::new(WORDS));
         make(&*shared, STORE);
         say(&*shared, STORE, state(1));
-        let seat = Seat::take(Arc::clone(&shared) as _, STORE, Process::current(), false)
+        let member = Member::take(Arc::clone(&shared) as _, STORE, Process::current(), false)
             .unwrap()
             .unwrap();
-        seat.pin(17);
+        member.pin(17);
         if seed.is_multiple_of(2) {
             (0..WORDS).for_each(|at| shared.store(at, random.bits()));
             assert!(!is_of(&*shared, STORE) && heard(&*shared, STORE).is_none());
         } else {
-            shared.store(pin(seat.cell(), 0), random.bits() | 1);
+            shared.store(pin(member.cell(), 0), random.bits() | 1);
             (1..4).for_each(|at| shared.store(STATE + 5 + at, random.bits()));
             assert!(heard(&*shared, STORE).is_none());
         }
@@ -289,13 +289,13 @@ fn noise_holds_everything_and_says_nothing() {
 }
 
 #[test]
-fn there_are_as_many_seats_as_cells() {
+fn there_are_as_many_members_as_cells() {
     let shared = SimShared::new(WORDS);
     let another =
-        || Seat::take(Arc::new(shared.another()), STORE, Process::current(), false).unwrap();
-    let seats: Vec<_> = (0..CELLS).map(|_| another().unwrap()).collect();
-    assert_eq!(seats.last().unwrap().cell(), CELLS - 1);
+        || Member::take(Arc::new(shared.another()), STORE, Process::current(), false).unwrap();
+    let members: Vec<_> = (0..CELLS).map(|_| another().unwrap()).collect();
+    assert_eq!(members.last().unwrap().cell(), CELLS - 1);
     assert!(another().is_none());
-    drop(seats);
+    drop(members);
     assert!(another().is_some());
 }

@@ -20,7 +20,7 @@ use crate::planted::{self, Bug};
 
 /// The part of this process in the meeting, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Member {
     shared: Arc<dyn Shared>,
     store: StoreId,
     cell: usize,
@@ -44,7 +44,7 @@ struct Pins {
     ends: [u64; 2],
 }
 
-impl Seat {
+impl Member {
     /// Takes a free cell; `None` when 120 processes have one each.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Pins {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Member {
     fn drop(&mut self) {
         if !self.process.is_current() {
             return;
