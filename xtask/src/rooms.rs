@@ -126,12 +126,13 @@ const PAGES: &[Room] = &[
             "stats.rs",
             "store.rs",
             "store_file.rs",
+            "store_file/",
             "thread.rs",
             "versioned.rs",
         ],
         may_use: &[
-            "base", "media", "version", "space", "records", "engine", "alloc", "log", "handles",
-            "commit",
+            "base", "media", "meeting", "version", "space", "records", "engine", "alloc", "log",
+            "handles", "commit",
         ],
     },
 ];

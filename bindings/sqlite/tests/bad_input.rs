@@ -275,7 +275,7 @@ fn a_newer_format_is_refused_and_not_taken_for_damage() {
             file.write_all_at(&[version], copy * 4096 + 16).unwrap();
         }
     };
-    set(3);
+    set(4);
     assert_refused(&path, ErrorCode::NotADatabase, "use a newer version");
     set(1);
     assert!(judge(&path, &expected, "with its own number"));

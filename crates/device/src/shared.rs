@@ -10,9 +10,10 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, open};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, fstatfs, open};
 use rustix::io::Errno;
 
 use crate::error::{DeviceError, Operation, Result};
@@ -72,9 +73,21 @@ impl SharedFile {
     /// # Errors
     /// The file cannot be opened, has no room, or cannot be mapped.
     pub fn open(path: &Path, bytes: usize) -> Result<Self> {
+        Self::open_with(path, bytes, OFlags::CREATE)
+    }
+
+    /// As [`SharedFile::open`], but makes no file.
+    ///
+    /// # Errors
+    /// As [`SharedFile::open`]; there is no file.
+    pub fn open_existing(path: &Path, bytes: usize) -> Result<Self> {
+        Self::open_with(path, bytes, OFlags::empty())
+    }
+
+    fn open_with(path: &Path, bytes: usize, how: OFlags) -> Result<Self> {
         let name = path.display().to_string();
         let failed = |operation, errno: Errno| DeviceError::new(operation, name.as_str(), 0, errno);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | how;
         let lock = LockFile::open(|| {
             open(path, flags, Mode::from_raw_mode(0o666))
                 .map_err(|errno| failed(Operation::Open, errno))
@@ -92,6 +105,39 @@ impl SharedFile {
     fn failed(&self, errno: Errno) -> DeviceError {
         DeviceError::new(Operation::Lock, self.name.as_str(), 0, io::Error::from(errno))
     }
+}
+
+impl AsFd for SharedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
+    }
+}
+
+/// File systems whose files may be open on several machines: the numbers that `statfs` has for NFS,
+/// SMB (three), 9P, AFS, Ceph, Coda, Lustre, GPFS, OCFS2 and GFS2.
+const OF_NETWORKS: [u32; 12] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0102_1997,
+    0x5346_414f,
+    0x00c3_6400,
+    0x7375_7245,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x7461_636f,
+    0x0116_1970,
+];
+
+/// Whether a file is on a file system of a network. What one machine stores there in memory that it
+/// has mapped, another one does not see.
+///
+/// # Errors
+/// Those of the system.
+pub fn is_on_network(file: impl AsFd) -> io::Result<bool> {
+    let number = fstatfs(file)?.f_type as u64 & u64::from(u32::MAX);
+    Ok(OF_NETWORKS.iter().any(|known| u64::from(*known) == number))
 }
 
 impl Shared for SharedFile {

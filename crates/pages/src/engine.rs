@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use esker_device::Purpose;
 use esker_device::process::Process;
+use esker_device::{DeviceFile, Purpose};
 use esker_format::ids::StoreId;
 use parking_lot::{Condvar, Mutex};
 
@@ -60,8 +60,17 @@ pub(crate) struct Engine {
     /// The part of this process in the meeting of those that have the store open, if more than one
     /// may.
     pub(crate) member: Option<Arc<Member>>,
+    /// How it takes turns with others at writing, if it does.
+    pub(crate) turns: Option<Turns>,
     /// Signalled when there is something to sync, or when the store is closed.
     pub(crate) wake: Condvar,
+}
+
+/// How a process that has a store open with others takes turns at writing.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// The file opened to be written; `None` where it may only be read.
+    pub(crate) file: Option<Arc<dyn DeviceFile>>,
 }
 
 /// The gate of a store that was opened for reading.
@@ -122,6 +131,8 @@ pub(crate) struct Core {
     /// Whether such a checkpoint has slots that only it refers to.
     pub(crate) is_saving: bool,
     pub(crate) is_closed: bool,
+    /// Whether checkpoints say that several processes may have the store open.
+    pub(crate) is_for_many: bool,
     /// What is kept in addition where several processes have the store open.
     pub(crate) shared: Option<SharedCore>,
 }
@@ -160,6 +171,7 @@ impl Core {
             checkpoint_notes: None,
             is_saving: false,
             is_closed: false,
+            is_for_many: false,
             shared: None,
         }
     }

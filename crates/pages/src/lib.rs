@@ -48,6 +48,8 @@ pub use check::Report;
 pub use error::{Error, Result};
 pub use esker_device::DeviceFile;
 #[doc(hidden)]
+pub use esker_device::file::Access as FileAccess;
+#[doc(hidden)]
 pub use esker_device::planting;
 pub use esker_device::process::{PerProcess, Process};
 pub use esker_device::versioned::Versioned;
@@ -56,6 +58,8 @@ pub use log::concurrent_checkpoint::Unfinished;
 pub use media::{FileMedia, Geometry, Media};
 #[doc(hidden)]
 pub use meeting::layout::MEETING_BYTES;
+#[doc(hidden)]
+pub use options::Processes;
 pub use options::{Allocation, Durability, Options};
 pub use snapshot::Snapshot;
 pub use stats::{Stats, Version, Written};

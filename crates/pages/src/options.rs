@@ -54,6 +54,17 @@ impl Allocation {
     }
 }
 
+/// The number of processes that may have a store open at the same time.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Processes {
+    /// One, or several that only read.
+    #[default]
+    One,
+    /// Several, which take turns at writing while all read. With [`Allocation::Slot`] only.
+    Many,
+}
+
 /// The options for opening a store. The page size, the allocation and the segment size matter for a
 /// new store only.
 #[derive(Clone, Debug)]
@@ -84,6 +95,12 @@ pub struct Options {
     /// With [`Allocation::Segment`]: how much longer than its live contents the file may be before
     /// garbage is collected, in percent, at least 5. More space means fewer moves.
     pub spare_percent: u32,
+    /// The number of processes that may have a store at a path open.
+    #[doc(hidden)]
+    pub processes: Processes,
+    /// With [`Processes::Many`]: how long a change waits for other processes that write.
+    #[doc(hidden)]
+    pub busy_timeout: Duration,
 }
 
 impl Default for Options {
@@ -99,6 +116,8 @@ impl Default for Options {
             relaxed_bytes: 8 << 20,
             allocation: Allocation::Slot,
             spare_percent: 25,
+            processes: Processes::One,
+            busy_timeout: Duration::from_secs(5),
         }
     }
 }
@@ -135,6 +154,14 @@ impl Options {
     #[must_use]
     pub fn allocation(mut self, allocation: Allocation) -> Self {
         self.allocation = allocation;
+        self
+    }
+
+    /// Sets the number of processes that may have the store open.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn processes(mut self, processes: Processes) -> Self {
+        self.processes = processes;
         self
     }
 

@@ -1,6 +1,7 @@
 //! A store that several processes have open: one writes, the others follow its log.
 //!
-//! This is not offered to users yet. What is missing is in `docs/design/processes.md`.
+//! The constructors here leave it to the caller who writes; `crate::store_file` opens a store at a
+//! path whose processes take turns. What is missing is in `docs/design/processes.md`.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ impl PageStore {
         options: Options,
         shared: Arc<dyn Shared>,
     ) -> Result<Self> {
-        Ok(Self::over(joining::open_leader(file, options, shared)?))
+        Ok(Self::over(joining::open_leader(file, options, shared, None)?))
     }
 
     /// Opens the store in `file` to follow the process that writes it. Every operation that would
@@ -42,7 +43,7 @@ impl PageStore {
         options: Options,
         shared: Arc<dyn Shared>,
     ) -> Result<Self> {
-        Ok(Self::over(joining::open_follower(file, options, shared)?))
+        Ok(Self::over(joining::open_follower(file, options, shared, None)?))
     }
 
     /// Becomes the process that writes, through `file`, the same file opened for writing. `false`

@@ -77,6 +77,14 @@ impl Snapshot {
         self.version
     }
 
+    /// Whether it can be read: not where several processes have the store open, and this one could
+    /// not find out which version is the newest.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
     /// Bytes of a page.
     #[must_use]
     pub fn page_size(&self) -> u32 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker_device::DeviceFile;
+use parking_lot::MutexGuard;
 
 use crate::alloc::compact::{self, Compacted};
 use crate::engine::Engine;
@@ -35,6 +36,20 @@ pub struct PageStore {
 struct Handle {
     engine: Arc<Engine>,
     thread: Thread,
+}
+
+/// A time in which this process goes on to be the one that writes.
+struct Change<'a> {
+    engine: &'a Engine,
+    turn: Option<MutexGuard<'a, ()>>,
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        if self.turn.take().is_some() {
+            self.engine.pass_on_without_thread();
+        }
+    }
 }
 
 impl PageStore {
@@ -71,10 +86,20 @@ impl PageStore {
         &self.shared.engine
     }
 
+    /// Keeps this process the one that writes for as long as the answer lives.
+    fn to_write(&self) -> Result<Change<'_>> {
+        let turn = self.engine().to_write()?;
+        if turn.is_some() {
+            // It lets another process write when this one has nothing to do.
+            self.shared.thread.start(self.engine());
+        }
+        Ok(Change { engine: self.engine(), turn })
+    }
+
     /// Whether the store can only be read: [`PageStore::open_read_only`].
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.engine().is_read_only()
+        !self.engine().may_write()
     }
 
     /// Makes a store that was opened for reading writable, through `file`, which is the same file.
@@ -104,6 +129,7 @@ impl PageStore {
     /// [`Error::Stale`] when `base` is not the newest version; [`Error::Poisoned`] after a failed
     /// write.
     pub fn begin(&self, base: &Snapshot) -> Result<Writer> {
+        let _turn = self.to_write()?;
         let writer = Writer::begin(self.engine(), base)?;
         self.shared.thread.start(self.engine());
         Ok(writer)
@@ -143,6 +169,7 @@ impl PageStore {
     pub fn checkpoint(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_process()?;
+        let _turn = self.to_write()?;
         engine.checkpoint_core(&mut engine.core.lock())
     }
 
@@ -211,7 +238,7 @@ impl PageStore {
             return invalid("the name of a version has 1 to 255 bytes");
         }
         let engine = self.engine();
-        engine.check_process()?;
+        let _turn = self.to_write()?;
         let mut core = engine.core.lock();
         if core.named.contains_key(name) {
             return invalid(format!("a version is kept as {name} already: unpin it first"));
@@ -234,7 +261,7 @@ impl PageStore {
     /// [`Error::InvalidArgument`] when no version has this name.
     pub fn unpin_named(&self, name: &str) -> Result<()> {
         let engine = self.engine();
-        engine.check_process()?;
+        let _turn = self.to_write()?;
         let mut core = engine.core.lock();
         let Some((name, version)) = core.named.get_key_value(name) else {
             return invalid(format!("no version is kept as {name}"));
@@ -269,7 +296,7 @@ impl PageStore {
     /// [`Error::Busy`] while a writer is open; [`Error::InvalidArgument`] when no transaction
     /// awaits a decision.
     pub fn decide(&self, commit: bool) -> Result<()> {
-        self.engine().check_process()?;
+        let _turn = self.to_write()?;
         if self.has_writer() {
             return Err(Error::Busy);
         }
@@ -290,7 +317,10 @@ impl PageStore {
 impl Engine {
     /// Leaves the file as a closed store, which another process may write on.
     fn shut_down(&self) -> Result<()> {
-        self.finish()?;
+        if self.turns.is_none() {
+            self.finish()?;
+        }
+        self.check_process()?;
         // Where it is refused, the next process that writes recovers it as after a crash.
         self.step_down().map(drop)
     }

@@ -3,6 +3,9 @@
 //! The lock is a [`LockFile`], shared between processes that only read. An opening may wait for the
 //! lock, and the waiting openings get it in order of arrival.
 //!
+//! With [`Processes::Many`], several processes have a store open and take turns at writing it
+//! ([`sharing`]).
+//!
 //! A name may lead to another file at any moment: the open file is the one that was locked, and it
 //! is compared with the name after it is locked ([`FileId`]).
 
@@ -22,9 +25,13 @@ use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result, invalid};
-use crate::options::Options;
+use crate::options::{Options, Processes};
 use crate::planted::{self, Bug};
 use crate::store::PageStore;
+
+mod sharing;
+
+use sharing::{Meeting, check_unshared};
 
 /// The largest number of times that a file may be replaced while it is being opened.
 const REPLACED_MAX: u32 = 100;
@@ -69,6 +76,8 @@ pub struct LockedFile {
     access: Access,
     lock: LockFile,
     id: FileId,
+    /// The meeting with other processes that share it.
+    meeting: Option<Meeting>,
 }
 
 /// A store and the lock of its file, which is released last.
@@ -76,7 +85,22 @@ pub struct LockedFile {
 pub struct StoreFile {
     /// The store.
     pub store: PageStore,
+    held: HeldFile,
+}
+
+/// The lock of a store's file, and the meeting with others that share it. Dropped after the store.
+#[derive(Debug)]
+struct HeldFile {
     lock: LockFile,
+    meeting: Option<Meeting>,
+}
+
+impl Drop for HeldFile {
+    fn drop(&mut self) {
+        if let Some(meeting) = &self.meeting {
+            meeting.leave(&self.lock);
+        }
+    }
 }
 
 impl LockedFile {
@@ -112,7 +136,8 @@ impl LockedFile {
             let id = FileId::of_open(&lock).map_err(|errno| failed(path, errno.into()))?;
             match FileId::at(path) {
                 Ok(found) if found == id => {
-                    return Ok(Self { path: path.to_owned(), access, lock, id });
+                    check_unshared(path)?;
+                    return Ok(Self { path: path.to_owned(), access, lock, id, meeting: None });
                 }
                 // It was replaced or removed in the meantime.
                 Ok(_) => {}
@@ -122,6 +147,33 @@ impl LockedFile {
         }
         let why = io::Error::other("it is replaced again and again");
         Err(failed(path, why).into())
+    }
+
+    /// Locks the store at `path`, or creates it there, for a process that shares it with others.
+    /// For reading only, it is shared where others have it open already; otherwise this is
+    /// [`LockedFile::to_read`].
+    ///
+    /// # Errors
+    /// As [`LockedFile::to_write`], where a process has it open that does not share it;
+    /// [`Error::InvalidArgument`] on a file system of a network.
+    #[doc(hidden)]
+    pub fn to_share(
+        path: &Path,
+        access: Access,
+        missing: Missing,
+        patience: Duration,
+    ) -> Result<Self> {
+        if access == Access::Read && !sharing::is_shared(path) {
+            return Self::to_read(path, patience);
+        }
+        let (lock, meeting) = sharing::lock(path, access, missing, patience)?;
+        if access == Access::Read && !meeting.has_others() {
+            meeting.remove();
+            drop((lock, meeting));
+            return Self::to_read(path, patience);
+        }
+        let id = FileId::of_open(&lock).map_err(|errno| failed(path, errno.into()))?;
+        Ok(Self { path: path.to_owned(), access, lock, id, meeting: Some(meeting) })
     }
 
     /// The identity of the file.
@@ -135,13 +187,19 @@ impl LockedFile {
     /// # Errors
     /// Those of [`PageStore::open`] and [`PageStore::open_read_only`].
     pub fn open(self, options: Options) -> Result<StoreFile> {
+        if let Some(meeting) = self.meeting {
+            let (store, meeting) = meeting.open(&self.path, self.access, &self.lock, options)?;
+            let held = HeldFile { lock: self.lock, meeting: Some(meeting) };
+            return Ok(StoreFile { store, held });
+        }
         let (device, name) = place(&self.path)?;
         let file = device.open_same(name, &self.lock, self.access)?;
         let store = match self.access {
             Access::Read => PageStore::open_read_only(file, options)?,
             Access::Write => PageStore::open(file, options)?,
         };
-        Ok(StoreFile { store, lock: self.lock })
+        let held = HeldFile { lock: self.lock, meeting: None };
+        Ok(StoreFile { store, held })
     }
 }
 
@@ -152,7 +210,13 @@ impl StoreFile {
     /// # Errors
     /// [`Error::Locked`] where another process, or another `StoreFile` of this one, has it open.
     pub fn open(path: &Path, missing: Missing, options: Options) -> Result<Self> {
-        LockedFile::to_write(path, missing, Duration::ZERO)?.open(options)
+        let locked = match options.processes {
+            Processes::One => LockedFile::to_write(path, missing, Duration::ZERO),
+            Processes::Many => {
+                LockedFile::to_share(path, Access::Write, missing, options.busy_timeout)
+            }
+        };
+        locked?.open(options)
     }
 
     /// Opens the existing store at `path` for reading, as [`PageStore::open_read_only`]. Nothing is
@@ -163,7 +227,13 @@ impl StoreFile {
     /// [`Error::Locked`] where another process, or another `StoreFile` of this one, has it open for
     /// writing. Others may have it open for reading.
     pub fn open_read_only(path: &Path, options: Options) -> Result<Self> {
-        LockedFile::to_read(path, Duration::ZERO)?.open(options)
+        let locked = match options.processes {
+            Processes::One => LockedFile::to_read(path, Duration::ZERO),
+            Processes::Many => {
+                LockedFile::to_share(path, Access::Read, Missing::Fail, options.busy_timeout)
+            }
+        };
+        locked?.open(options)
     }
 
     /// Makes a store that was opened for reading writable, as [`PageStore::make_writable`]; `path`
@@ -172,14 +242,17 @@ impl StoreFile {
     /// # Errors
     /// [`Error::Locked`] where another opening reads it: then it stays as it was.
     pub fn make_writable(&self, path: &Path) -> Result<()> {
-        if !self.lock.process().is_current() {
+        if !self.held.lock.process().is_current() {
             return Err(Error::Forked { file: path.display().to_string() });
         }
         if !self.store.is_read_only() {
             return Ok(());
         }
+        if self.held.meeting.is_some() {
+            return Err(Error::ReadOnly { file: path.display().to_string() });
+        }
         let (device, name) = place(path)?;
-        let file = device.open_same(name, &self.lock, Access::Write)?;
+        let file = device.open_same(name, &self.held.lock, Access::Write)?;
         self.raise_lock(path)?;
         self.store.make_writable(file)
     }
@@ -187,17 +260,18 @@ impl StoreFile {
     /// Whether another process waits for the file.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
-        self.lock.is_waited_for(None).unwrap_or(false)
+        self.held.lock.is_waited_for(None).unwrap_or(false)
     }
 
     /// Makes the shared lock exclusive. The system releases the shared lock first, and another
     /// process may take it for a moment, or for longer.
     fn raise_lock(&self, path: &Path) -> Result<()> {
-        if self.lock.try_lock(Lock::Exclusive).map_err(|errno| failed(path, errno.into()))? {
+        let lock = &self.held.lock;
+        if lock.try_lock(Lock::Exclusive).map_err(|errno| failed(path, errno.into()))? {
             return Ok(());
         }
         let engine = self.store.engine();
-        if !matches!(self.lock.try_lock(Lock::Shared), Ok(true)) {
+        if !matches!(lock.try_lock(Lock::Shared), Ok(true)) {
             return Err(engine.lose());
         }
         engine.check_unchanged()?;
@@ -209,9 +283,9 @@ impl StoreFile {
     /// # Errors
     /// Those of [`PageStore::close`].
     pub fn close(self) -> Result<()> {
-        let Self { store, lock } = self;
+        let Self { store, held } = self;
         let closed = store.close();
-        drop(lock);
+        drop(held);
         closed
     }
 }
@@ -319,247 +393,4 @@ fn sync_folder(path: &Path) -> esker_device::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    use esker_device::forked::{Child, Ended};
-    use rustix::fs::{FlockOperation, flock, inotify};
-
-    use super::*;
-    use crate::{Durability, Snapshot};
-
-    /// Whether the folder of the super-journal is opened, and so synced, when the removal of the
-    /// super-journal decides.
-    fn syncs_the_folder(is_there: bool) -> bool {
-        let (folder, apart) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let path = folder.path().join("store");
-        let decider = apart.path().join("decider");
-        std::fs::write(&decider, b"").unwrap();
-        let store = StoreFile::open(&path, Missing::Create, Options::default()).unwrap();
-        let mut writer = store.store.begin(&store.store.pin()).unwrap();
-        writer.write(0, 0, b"prepared").unwrap();
-        writer.prepare(decider.as_os_str().as_bytes()).unwrap();
-        drop(writer);
-        drop(store);
-        if !is_there {
-            std::fs::remove_file(&decider).unwrap();
-        }
-        let store = StoreFile::open(&path, Missing::Fail, Options::default()).unwrap();
-        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
-        inotify::add_watch(&watch, apart.path(), inotify::WatchFlags::OPEN).unwrap();
-        decide_by_file(&store.store, &path).unwrap();
-        assert_eq!(store.store.pin().pages(), u32::from(!is_there));
-        let mut memory = [std::mem::MaybeUninit::uninit(); 4096];
-        inotify::Reader::new(&watch, &mut memory).next().is_ok()
-    }
-
-    #[test]
-    fn that_a_super_journal_is_gone_is_durable_before_it_decides() {
-        assert!(syncs_the_folder(false));
-        assert!(!syncs_the_folder(true), "nothing is to be made durable");
-        let found = planted::with(Bug::RemovalNotSynced, || !syncs_the_folder(false));
-        assert!(found, "a test that cannot fail proves nothing");
-    }
-
-    #[test]
-    fn one_opening_at_a_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let absent = StoreFile::open(&path, Missing::Fail, Options::default());
-        assert!(matches!(absent, Err(Error::Device(_))));
-        assert!(!path.exists());
-        let first = StoreFile::open(&path, Missing::Create, Options::default()).unwrap();
-        let second = StoreFile::open(&path, Missing::Create, Options::default());
-        assert!(matches!(second, Err(Error::Locked { .. })));
-        let reader = StoreFile::open_read_only(&path, Options::default()).unwrap_err();
-        assert!(reader.to_string().contains("for writing"), "{reader}");
-        first.close().unwrap();
-        StoreFile::open(&path, Missing::Fail, Options::default()).unwrap();
-    }
-
-    /// Everything that can be seen of a file from outside.
-    fn looks(path: &Path) -> (Vec<u8>, i64, i64, usize) {
-        let metadata = std::fs::metadata(path).unwrap();
-        let siblings = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
-        (std::fs::read(path).unwrap(), metadata.mtime_nsec(), metadata.ctime_nsec(), siblings)
-    }
-
-    fn commit(store: &PageStore, byte: u8) {
-        let mut writer = store.begin(&store.pin()).unwrap();
-        writer.write(0, 0, &[byte; 4096]).unwrap();
-        writer.commit(Durability::Full).unwrap();
-    }
-
-    fn first_byte(snapshot: &Snapshot) -> u8 {
-        let mut byte = [0];
-        snapshot.read(0, 0, &mut byte).unwrap();
-        byte[0]
-    }
-
-    #[test]
-    fn readers_share_a_file_and_leave_it_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let read = || StoreFile::open_read_only(&path, Options::default());
-        assert!(matches!(read(), Err(Error::Device(_))) && !path.exists());
-        let file = StoreFile::open(&path, Missing::Create, Options::default()).unwrap();
-        commit(&file.store, 1);
-        // As a process leaves it that dies: the log is there, and no checkpoint of it.
-        let crashed = std::fs::read(&path).unwrap();
-        file.close().unwrap();
-        for bytes in [std::fs::read(&path).unwrap(), crashed] {
-            std::fs::write(&path, bytes).unwrap();
-            let before = looks(&path);
-            let (one, other) = (read().unwrap(), read().unwrap());
-            for file in [&one, &other] {
-                assert_eq!(first_byte(&file.store.pin()), 1);
-                assert!(file.store.check().unwrap().accounted);
-                let refused = file.store.begin(&file.store.pin()).unwrap_err();
-                assert!(matches!(refused, Error::ReadOnly { .. }), "{refused}");
-            }
-            let writer = StoreFile::open(&path, Missing::Fail, Options::default());
-            assert!(matches!(writer, Err(Error::Locked { .. })));
-            one.close().unwrap();
-            other.close().unwrap();
-            assert!(looks(&path) == before, "something was written");
-        }
-    }
-
-    #[test]
-    fn a_reader_that_is_alone_may_begin_to_write() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let read = || StoreFile::open_read_only(&path, Options::default());
-        File::create(&path).unwrap();
-        for byte in 1..4 {
-            let (one, other) = (read().unwrap(), read().unwrap());
-            let before = one.store.pin();
-            let refused = one.make_writable(&path).unwrap_err();
-            assert!(matches!(refused, Error::Locked { .. }), "{refused}");
-            assert!(one.store.is_read_only() && read().is_ok());
-            other.close().unwrap();
-            one.make_writable(&path).unwrap();
-            commit(&one.store, byte);
-            assert!(read().is_err());
-            assert_eq!(before.version(), u64::from(byte) - 1);
-            assert!(before.pages() == 0 || first_byte(&before) == byte - 1);
-            assert_eq!(first_byte(&one.store.pin()), byte);
-            drop(before);
-            one.close().unwrap();
-        }
-    }
-
-    /// The lock of a reader is no lock while it becomes a writer's.
-    #[test]
-    fn what_others_have_written_is_not_written_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let file = StoreFile::open(&path, Missing::Create, Options::default()).unwrap();
-        commit(&file.store, 1);
-        file.close().unwrap();
-        let late = StoreFile::open_read_only(&path, Options::default()).unwrap();
-        let snapshot = late.store.pin();
-        flock(&late.lock, FlockOperation::Unlock).unwrap();
-        let file = StoreFile::open(&path, Missing::Fail, Options::default()).unwrap();
-        commit(&file.store, 2);
-        // It has it still.
-        let lost = late.make_writable(&path).unwrap_err();
-        assert!(lost.to_string().contains("open it again"), "{lost}");
-        assert!(snapshot.read(0, 0, &mut [0]).is_err());
-        file.close().unwrap();
-        // It had it.
-        let before = std::fs::read(&path).unwrap();
-        let lost = late.make_writable(&path).unwrap_err();
-        assert!(matches!(lost, Error::Locked { .. }), "{lost}");
-        assert!(late.store.is_read_only() && snapshot.read(0, 0, &mut [0]).is_err());
-        late.close().unwrap();
-        assert!(std::fs::read(&path).unwrap() == before, "something was written");
-    }
-
-    /// A child by `fork` does nothing to the file of a store of its parent.
-    #[test]
-    fn a_child_writes_nothing_and_closes_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let file = StoreFile::open(&path, Missing::Create, Options::default()).unwrap();
-        commit(&file.store, 1);
-        let mut writer = file.store.begin(&file.store.pin()).unwrap();
-        writer.write(0, 0, &[2; 4096]).unwrap();
-        let before = std::fs::read(&path).unwrap();
-        let mut held = Some((file, writer));
-        let child = Child::run(20, || {
-            let (file, writer) = held.take().unwrap();
-            let refused = [
-                writer.commit(Durability::Full).map(drop),
-                file.store.begin(&file.store.pin()).map(drop),
-                file.store.pin_named("name").map(drop),
-                file.store.checkpoint(),
-                file.store.sync(),
-                file.make_writable(&path),
-                file.store.clone().close(),
-                file.close(),
-            ];
-            let is_refused = |answer: &Result<()>| matches!(answer, Err(Error::Forked { .. }));
-            u8::from(!refused.iter().all(is_refused))
-        });
-        assert_eq!(child.wait(), Ended::Answer(0));
-        assert!(std::fs::read(&path).unwrap() == before, "the child wrote");
-        let (file, writer) = held.unwrap();
-        writer.commit(Durability::Full).unwrap();
-        file.close().unwrap();
-        let file = StoreFile::open(&path, Missing::Fail, Options::default()).unwrap();
-        assert_eq!(first_byte(&file.store.pin()), 2);
-    }
-
-    #[test]
-    fn a_file_says_what_became_of_a_prepared_transaction() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, journal) = (folder.path().join("store"), folder.path().join("journal"));
-        let file = StoreFile::open(&path, Missing::Create, Options::default()).unwrap();
-        commit(&file.store, 1);
-        let mut writer = file.store.begin(&file.store.pin()).unwrap();
-        writer.write(0, 0, &[2; 4096]).unwrap();
-        writer.prepare(journal.as_os_str().as_bytes()).unwrap();
-        let left = std::fs::read(&path).unwrap();
-        writer.abort();
-        file.close().unwrap();
-        for is_there in [true, false] {
-            std::fs::write(&path, &left).unwrap();
-            if is_there {
-                std::fs::write(&journal, "").unwrap();
-            } else {
-                std::fs::remove_file(&journal).unwrap();
-            }
-            let expected = if is_there { 1 } else { 2 };
-            for _ in 0..2 {
-                let file = StoreFile::open_read_only(&path, Options::default()).unwrap();
-                decide_by_file(&file.store, &path).unwrap();
-                assert_eq!(first_byte(&file.store.pin()), expected);
-                assert!(file.store.check().unwrap().accounted);
-            }
-            assert!(std::fs::read(&path).unwrap() == left, "something was written");
-            // Becoming writable makes the decision durable, whatever happens to the file.
-            let file = StoreFile::open_read_only(&path, Options::default()).unwrap();
-            decide_by_file(&file.store, &path).unwrap();
-            file.make_writable(&path).unwrap();
-            let crashed = std::fs::read(&path).unwrap();
-            drop(file);
-            std::fs::write(&path, crashed).unwrap();
-            let file = StoreFile::open(&path, Missing::Fail, Options::default()).unwrap();
-            assert_eq!(file.store.prepared(), None);
-            assert_eq!(first_byte(&file.store.pin()), expected);
-        }
-    }
-
-    #[test]
-    fn a_database_of_sqlite_is_named_and_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("app.db");
-        let bytes = [&b"SQLite format 3\0"[..], &[0; 4080]].concat();
-        std::fs::write(&path, &bytes).unwrap();
-        let refused = StoreFile::open(&path, Missing::Create, Options::default()).unwrap_err();
-        assert!(matches!(refused, Error::Foreign { .. }), "{refused}");
-        assert!(refused.to_string().contains("esker sqlite import"), "{refused}");
-        assert_eq!(std::fs::read(&path).unwrap(), bytes);
-    }
-}
+mod tests;

@@ -9,8 +9,9 @@ use esker_device::Purpose;
 use parking_lot::Mutex;
 
 use crate::engine::{Core, Engine};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::concurrent_checkpoint::Unfinished;
+use crate::log::turns::Idle;
 
 /// The thread, once it has started.
 #[derive(Debug, Default)]
@@ -48,21 +49,24 @@ enum Job {
     Flush,
     Checkpoint,
     Grow,
+    /// The process has not written for a moment: lets another one.
+    StepDown,
     End,
 }
 
 /// Does what commits ask for, until the store is closed.
 fn run(engine: &Weak<Engine>, interval: Duration) {
-    let mut due = None;
+    let (mut due, mut idle) = (None, Idle::default());
     while let Some(engine) = engine.upgrade() {
-        let outcome = match next_job(&engine, interval, &mut due) {
+        let outcome = match next_job(&engine, interval, &mut due, &mut idle) {
             Job::Flush => engine.flush(),
             Job::Checkpoint => checkpoint(&engine),
             Job::Grow => grow(&engine),
+            Job::StepDown => engine.step_down().map(drop),
             Job::End => return,
         };
         // What failed has poisoned the store, which the next commit says; or there was no room.
-        if outcome.is_err() && engine.check_poison().is_err() {
+        if outcome.is_err() && engine.is_over() {
             engine.core.lock().has_thread = false;
             return;
         }
@@ -100,7 +104,12 @@ fn grow(engine: &Engine) -> Result<()> {
 }
 
 /// Waits for something to do. `due` is when a relaxed commit must be durable.
-fn next_job(engine: &Engine, interval: Duration, due: &mut Option<Instant>) -> Job {
+fn next_job(
+    engine: &Engine,
+    interval: Duration,
+    due: &mut Option<Instant>,
+    idle: &mut Idle,
+) -> Job {
     let mut core = engine.core.lock();
     loop {
         if core.is_closed {
@@ -114,20 +123,27 @@ fn next_job(engine: &Engine, interval: Duration, due: &mut Option<Instant>) -> J
         }
         // Half of what may gather: the rest has room while this is on its way.
         let is_much = core.unsynced_bytes >= engine.options.relaxed_bytes / 2;
-        if core.is_flush_wanted && is_much {
+        let is_due = due.is_some_and(|at| at <= Instant::now());
+        if core.is_flush_wanted && (is_much || is_due) {
             core.is_flush_wanted = false;
             *due = None;
             return Job::Flush;
         }
-        if core.is_flush_wanted {
-            let at = *due.get_or_insert_with(|| Instant::now() + interval);
-            if engine.wake.wait_until(&mut core, at).timed_out() {
-                core.is_flush_wanted = false;
-                *due = None;
-                return Job::Flush;
-            }
+        let at = if core.is_flush_wanted {
+            Some(*due.get_or_insert_with(|| Instant::now() + interval))
         } else {
-            engine.wake.wait(&mut core);
+            *due = None;
+            None
+        };
+        let keeps = engine.keeps_turn_until(idle);
+        if keeps.is_some_and(|until| until <= Instant::now())
+            && engine.is_turn_over(idle, core.durable + 1 >= core.log.number)
+        {
+            return Job::StepDown;
+        }
+        match at.into_iter().chain(keeps).min() {
+            Some(until) => drop(engine.wake.wait_until(&mut core, until)),
+            None => engine.wake.wait(&mut core),
         }
     }
 }
@@ -146,7 +162,13 @@ impl Engine {
 
     /// Makes everything committed durable. Commits continue meanwhile.
     pub(crate) fn flush(&self) -> Result<()> {
-        self.check_poison()?;
+        match self.check_poison() {
+            // What another process has written is in the same file.
+            Err(Error::ReadOnly { .. }) if self.may_write() => {
+                return Ok(self.media.flush(Purpose::Log)?);
+            }
+            outcome => outcome?,
+        }
         let (target, durable, bytes) = {
             let core = self.core.lock();
             (core.log.number - 1, core.durable, core.unsynced_bytes)

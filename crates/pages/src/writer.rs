@@ -317,6 +317,7 @@ impl Drop for Writer {
         }
         self.end(false);
         self.give_memory_back();
+        self.engine.pass_on();
     }
 }
 

@@ -83,6 +83,8 @@ pub(crate) fn apply(
                 return Err(Misfit::new(what));
             }
         }
+        // What it says is for who loads the checkpoint.
+        (Record::Kept(_), prepared) => core.prepared = prepared,
         _ => return Err(Misfit::new("a record does not follow from those before it")),
     }
     Ok(())

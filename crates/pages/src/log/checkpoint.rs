@@ -181,7 +181,10 @@ impl Engine {
             shared.block = block;
             // Which nodes are in use is known without them.
             self.releases.lock().clear();
-            free_before(core, roots, block.roots, before.segments, dead);
+            // The last one may be known here alone.
+            let (named, ..) = before.named();
+            before.segments.iter().skip(named.len()).for_each(|at| core.space.free_log(*at));
+            free_before(core, roots, block.roots, named.to_vec(), dead);
         } else {
             self.free_older(core, roots, block.roots, before.segments, dead);
         }
@@ -244,7 +247,8 @@ impl Engine {
             });
         }
         let roots = place(saver, encode_roots(&refs), 0, &mut take)?;
-        let (block, log, carried) = self.next_log(core, saver, roots, &plan.carried)?;
+        let records: Vec<_> = self.kept(core).into_iter().chain(plan.carried.clone()).collect();
+        let (block, log, carried) = self.next_log(core, saver, roots, &records)?;
         self.write_nodes(&saver.writes)?;
         for (offset, frame) in &carried {
             saver.has_begun_log = true;
@@ -302,6 +306,7 @@ impl Engine {
             roots,
             allocation: self.allocation.kind(),
             log_unit: self.allocation.log_unit(self),
+            is_shared: core.is_for_many,
         };
         let mut log = Log::new(&block);
         let mut writes = Vec::new();

@@ -21,16 +21,18 @@ use crate::alloc::allocation::Allocation;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result, corrupt};
 use crate::log::adopt::Adoption;
-use crate::log::apply::apply;
+use crate::log::apply::{apply, claim};
 use crate::log::checkpoint::EPOCHS_TRIED_MAX;
 use crate::log::creation::{find_in, of_epoch};
 use crate::log::frames::Log;
 use crate::log::hold::{free_before, places_of};
+use crate::log::record::{Kept, Record};
 use crate::log::recovery::{Recovered, recover_checkpoint, segments_in};
 use crate::log::scan::{Position, scan_on};
 use crate::log::shared::{LogEnd, SharedCore};
 use crate::log::superblock::{Found, Superblock};
 use crate::media::Media;
+use crate::place::Sector;
 use crate::planted::{self, Bug};
 use crate::version::tree::Releases;
 use crate::version::versions::Versions;
@@ -41,6 +43,8 @@ struct Following<'a> {
     media: &'a dyn Media,
     allocation: &'a dyn Allocation,
     versions: &'a Mutex<Versions>,
+    /// Whether the log is that of a checkpoint which has just been loaded.
+    is_loading: bool,
 }
 
 impl Following<'_> {
@@ -65,9 +69,16 @@ impl Following<'_> {
         }
         core.log.segments = scan.segments;
         core.log.bytes += scan.frames.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        for (_, record) in scan.records.into_iter().skip(skipped) {
-            apply(core, self.versions, self.allocation, record)
-                .map_err(|misfit| bad(misfit.at, misfit.what))?;
+        let mut skipped = skipped;
+        for (_, record) in scan.records {
+            match record {
+                // Who was there knows it.
+                Record::Kept(kept) if self.is_loading => self.restore(core, kept)?,
+                Record::Kept(_) => {}
+                _ if skipped > 0 => skipped -= 1,
+                record => apply(core, self.versions, self.allocation, record)
+                    .map_err(|misfit| bad(misfit.at, misfit.what))?,
+            }
         }
         core.log.number = end;
         Ok(true)
@@ -78,6 +89,32 @@ impl Following<'_> {
         let segment_bytes = core.space.segment_bytes() as u32;
         let there = segments_in(self.media.bytes()?, segment_bytes).unwrap_or_default();
         core.space.add_segments(there.saturating_sub(core.space.segment_count()));
+        Ok(())
+    }
+
+    /// After a checkpoint was loaded: takes what is in use beside it. Then all slots in use are
+    /// known.
+    fn restore(&self, core: &mut Core, kept: Kept) -> Result<()> {
+        let bad = |at, what| corrupt(self.media.name(), at, what);
+        for segment in &kept.log_before {
+            if !core.space.claim_log(*segment) {
+                let at = core.space.segment_offset(*segment);
+                return Err(bad(at, "the log before is where something else is"));
+            }
+        }
+        let befores = kept.versions.iter();
+        for (before, version) in befores.zip(kept.versions.iter().skip(1)) {
+            for (page, slot) in version.replaced.iter().filter(|(_, slot)| *slot != Sector::NONE) {
+                // The checkpoint may have it, for a version with a name.
+                let _claimed =
+                    claim(&mut core.space, self.allocation, *page, *slot, before.page_size);
+            }
+        }
+        self.versions.lock().restore(kept.versions);
+        if let Some(shared) = &mut core.shared {
+            shared.log_before = kept.log_before;
+            shared.is_complete = true;
+        }
         Ok(())
     }
 
@@ -131,10 +168,6 @@ fn check_late(
     }
 }
 
-pub(super) fn is_newest(media: &dyn Media, epoch: u64) -> Result<bool> {
-    Ok(matches!(find_in(media)?, Found::Superblock(newest) if newest.epoch == epoch))
-}
-
 fn load_block(
     media: &dyn Media,
     allocation: &dyn Allocation,
@@ -146,7 +179,7 @@ fn load_block(
     loaded.versions.get_mut().share();
     let newest = loaded.versions.get_mut().newest().0;
     loaded.core.shared = Some(SharedCore::new(*block, newest, places_of(&loaded.core.roots)));
-    let following = Following { media, allocation, versions: &loaded.versions };
+    let following = Following { media, allocation, versions: &loaded.versions, is_loading: true };
     following.begin_log(&mut loaded.core, block)?;
     let is_there = following.read_on(&mut loaded.core, end, 0)?;
     Ok(is_there.then_some(loaded))
@@ -188,7 +221,7 @@ impl Engine {
 
     fn following(&self) -> Following<'_> {
         let (media, versions) = (&*self.media, &self.versions);
-        Following { media, allocation: self.allocation, versions }
+        Following { media, allocation: self.allocation, versions, is_loading: false }
     }
 
     fn follow_to(&self, core: &mut Core, end: LogEnd) -> Result<bool> {

@@ -12,8 +12,12 @@
 //! dead one cannot have begun. All others load that checkpoint, and keep what they read.
 //!
 //! In both cases the superblock of another checkpoint may be there: of a process that died while it
-//! opened the store for writing, or at the end of a checkpoint. What is written on then would be
-//! lost, so it is refused.
+//! opened the store for writing, or at the end of a checkpoint. That one is followed first, as if
+//! the process had said so.
+//!
+//! A process that does not know which slots are free, because it has loaded a checkpoint that does
+//! not say which slots older versions have, takes a checkpoint in the same way as after a death,
+//! once these are not read any more: all others load it, and know what it knows.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,9 +27,12 @@ use esker_device::DeviceFile;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, Result, invalid};
 use crate::log::checkpoint::EPOCHS_TRIED_MAX;
-use crate::log::follow::is_newest;
+use crate::log::creation::find_in;
 use crate::log::frames::Log;
-use crate::log::scan::Position;
+use crate::log::record::Record;
+use crate::log::scan::{Position, scan};
+use crate::log::shared::LogEnd;
+use crate::log::superblock::Found;
 use crate::meeting::cells;
 use crate::meeting::member::Member;
 use crate::meeting::state::heard;
@@ -33,14 +40,15 @@ use crate::planted::{self, Bug};
 
 impl Engine {
     /// Becomes the process that writes, through `file`, which is the same file opened for writing.
-    /// `false` while another process is, or while it is not known here which slots are free: that
-    /// is known after a checkpoint at which no version is read that is older than the opening.
+    /// `false` while another process is, or while it is not known here which slots are free and a
+    /// version is read that is older than the checkpoint that was loaded here.
     ///
-    /// Cost: catching up. After a process that died a checkpoint.
+    /// Cost: catching up. After a process that died, or where it is not known which slots are free,
+    /// a checkpoint.
     ///
     /// # Errors
-    /// The device failed; or [`Error::Locked`] when the process that died was about to end a
-    /// checkpoint: the store must be opened anew then, when nothing of it is read.
+    /// The device failed; or [`Error::Locked`] when a process died while it opened the store, and
+    /// found a prepared transaction of which no other knows: the store must be opened anew then.
     pub(crate) fn try_lead(&self, file: Arc<dyn DeviceFile>) -> Result<bool> {
         self.check_process()?;
         let Some(member) = &self.member else {
@@ -53,6 +61,11 @@ impl Engine {
         if !member.lock_lead()? {
             return Ok(false);
         }
+        self.begin_turn(member, file)
+    }
+
+    /// As [`Engine::try_lead`], for who has the lock of the writing.
+    pub(super) fn begin_turn(&self, member: &Member, file: Arc<dyn DeviceFile>) -> Result<bool> {
         let led = self.take_over(member, file);
         if !matches!(led, Ok(true)) {
             if let Some(gated) = &self.gated {
@@ -69,22 +82,18 @@ impl Engine {
         if !self.catch_up(state.end)? {
             return Err(self.unheard());
         }
+        let is_written_on = planted::is(Bug::DeadWritersLogWrittenOn);
+        let has_followed = !is_written_on && self.follow_unsaid()?;
         let mut core = self.core.lock();
         self.see_growth(&mut core)?;
-        if !core.shared.as_ref().is_some_and(|shared| shared.is_complete) {
+        let is_complete = core.shared.as_ref().is_some_and(|shared| shared.is_complete);
+        if !is_complete && self.is_older_read(&core)? {
             return Ok(false);
-        }
-        // A process that opened the store for writing may have died since another has left.
-        let is_written_on = planted::is(Bug::DeadWritersLogWrittenOn);
-        if !is_newest(&*self.media, core.log.epoch)? && !is_written_on {
-            let how = "left by a process that died at the end of a checkpoint: close it in all \
-                       processes and open it for writing";
-            return Err(Error::Locked { file: self.media.name().to_owned(), how });
         }
         if let Some(gated) = &self.gated {
             gated.gate.open(file);
         }
-        if state.is_left || is_written_on {
+        if is_complete && !has_followed && (state.is_left || is_written_on) {
             self.resume_log(&mut core)?;
         } else {
             self.recover_in_memory(&mut core)?;
@@ -93,6 +102,35 @@ impl Engine {
         cells::let_in(member.shared(), member.store(), self.versions.lock().newest().0);
         member.begin_lead();
         self.announce(&core);
+        self.wake.notify_all();
+        Ok(true)
+    }
+
+    /// A process may have died after it had written the superblock of a checkpoint and before it
+    /// said so: follows that, and returns whether there was one. What this process writes before
+    /// its own checkpoint is durable must not be where that one is.
+    fn follow_unsaid(&self) -> Result<bool> {
+        let left = || {
+            let how = "left by a process that died while it opened it: close it in all processes \
+                       and open it for writing";
+            Error::Locked { file: self.media.name().to_owned(), how }
+        };
+        let Found::Superblock(newest) = find_in(&*self.media)? else { return Err(left()) };
+        let (epoch, has_prepared) = {
+            let core = self.core.lock();
+            (core.log.epoch, core.prepared.is_some())
+        };
+        if newest.epoch == epoch {
+            return Ok(false);
+        }
+        let records = scan(&*self.media, &newest)?.records;
+        // Of a transaction that was prepared by who died, and of which no other process knows.
+        let prepares = records.iter().any(|(_, record)| matches!(record, Record::Prepare(..)));
+        let number = records.last().map_or(newest.number, |(number, _)| number + 1);
+        let end = LogEnd { epoch: newest.epoch, number };
+        if newest.epoch < epoch || prepares && !has_prepared || !self.catch_up(end)? {
+            return Err(left());
+        }
         Ok(true)
     }
 
@@ -112,7 +150,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes a checkpoint of what is in memory, after a process that died.
+    /// Takes a checkpoint of what is in memory, after a process that died, or where it was not
+    /// known which slots are free: all others load it.
     fn recover_in_memory(&self, core: &mut Core) -> Result<()> {
         // What the other has written may not be durable, and only what was before it be free.
         self.sync_file()?;
@@ -162,6 +201,9 @@ impl Engine {
         }
         core.is_log_ours = false;
         core.checkpoint_notes = None;
+        core.unsynced_bytes = 0;
+        (core.is_flush_wanted, core.is_growth_wanted) = (false, false);
+        core.is_checkpoint_wanted = false;
         self.say(&core, member, true);
         if let Some(gated) = &self.gated {
             gated.gate.shut();

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::engine::{Core, Engine};
 use crate::error::{Result, corrupt, invalid};
 use crate::log::creation::of_epoch;
-use crate::log::record::{HELD_MAX, Held, Record};
+use crate::log::record::{HELD_MAX, Held, Kept, Record};
 use crate::log::shared::{HeldMark, KeptRoot, SharedCore};
 use crate::meeting::cells;
 use crate::options::Allocation as Kind;
@@ -27,6 +27,11 @@ use crate::version::versions::Versions;
 fn is_in(ranges: &[Held], version: u64) -> bool {
     let after = ranges.partition_point(|held| held.first <= version);
     after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|held| version <= held.last)
+}
+
+/// Whether a range has one version, and that has a name: then it is in every checkpoint.
+fn is_named(named: &BTreeSet<u64>, held: &Held) -> bool {
+    held.first == held.last && named.contains(&held.first)
 }
 
 /// Ranges that have all versions of these and perhaps others, as a record has them: ascending,
@@ -55,7 +60,8 @@ pub(crate) fn hold(core: &mut Core, versions: &Mutex<Versions>, held: &[Held]) -
     core.dead.append(&mut list.take_dead());
     let roots = roots_to_keep(core, &list);
     let (dead, carried) = (core.dead.len(), usize::from(core.prepared.is_some()));
-    let is_complete = held.first().is_none_or(|oldest| oldest.first >= loaded);
+    let mut unnamed = held.iter().filter(|held| !is_named(&named, held));
+    let is_complete = unnamed.next().is_none_or(|oldest| oldest.first >= loaded);
     if let Some(shared) = &mut core.shared {
         shared.mark = Some(HeldMark { roots, dead, carried, is_complete });
     }
@@ -136,6 +142,7 @@ impl Engine {
     pub(crate) fn share(&self) -> Result<()> {
         check_sharing(self.allocation.kind())?;
         let mut core = self.core.lock();
+        core.is_for_many = true;
         self.checkpoint_core(&mut core)?;
         let Some(block) = of_epoch(&*self.media, core.log.epoch)? else {
             return Err(corrupt(self.media.name(), 0, "the newest superblock is not there"));
@@ -165,6 +172,35 @@ impl Engine {
             Some(held) => self.purge(core, &held),
             None => Ok(()),
         }
+    }
+
+    /// The record with which the log of the next checkpoint begins, so that who loads that knows
+    /// all slots in use; `None` where the record would be too long, or one process has the store
+    /// open.
+    pub(super) fn kept(&self, core: &Core) -> Option<Vec<u8>> {
+        let Some(shared) = &core.shared else {
+            // No process has it open yet that reads an older version.
+            return core.is_for_many.then(|| Record::Kept(Kept::default()).encode());
+        };
+        let roots = &shared.mark.as_ref()?.roots;
+        let newest = roots.last().map_or(0, |(_, version, _)| *version);
+        let mut versions = self.versions.lock().kept_up_to(newest);
+        if versions.len() <= roots.len() {
+            versions.clear();
+        }
+        let kept = Kept { log_before: core.log.named().0.to_vec(), versions };
+        let record = kept.fits().then(|| Record::Kept(kept).encode())?;
+        // It counts as a part of the log, after so many bytes of which a checkpoint is due.
+        (record.len() as u64 <= self.options.checkpoint_bytes / 4).then_some(record)
+    }
+
+    /// Whether a process reads a version that is older than the checkpoint which was loaded here.
+    /// From now on readers that have begun before try again. Only who has the lock of the writing.
+    pub(super) fn is_older_read(&self, core: &Core) -> Result<bool> {
+        let loaded = core.shared.as_ref().map_or(0, |shared| shared.loaded);
+        let named: BTreeSet<u64> = core.named.values().copied().collect();
+        let held = self.held(core)?.unwrap_or_default();
+        Ok(held.iter().any(|held| held.first < loaded && !is_named(&named, held)))
     }
 
     fn purge(&self, core: &mut Core, held: &[Held]) -> Result<()> {

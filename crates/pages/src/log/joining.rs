@@ -6,7 +6,7 @@ use esker_device::DeviceFile;
 use esker_device::process::Process;
 use esker_device::shared::Shared;
 
-use crate::engine::{Engine, Gated};
+use crate::engine::{Engine, Gated, Turns};
 use crate::error::{Error, Result, invalid};
 use crate::log::creation::{find_in, of_epoch};
 use crate::log::follow::load_to;
@@ -33,6 +33,7 @@ pub(crate) fn open_leader(
     file: Arc<dyn DeviceFile>,
     options: Options,
     shared: Arc<dyn Shared>,
+    turns: Option<Turns>,
 ) -> Result<Arc<Engine>> {
     let name = file.name().to_owned();
     let locked = |how| Error::Locked { file: name.clone(), how };
@@ -44,7 +45,7 @@ pub(crate) fn open_leader(
     if opened.is_err() {
         shared.unlock(WRITE_LOCK)?;
     }
-    opened.map(Arc::new)
+    opened.map(|engine| Arc::new(Engine { turns, ..engine }))
 }
 
 fn lead(
@@ -85,11 +86,35 @@ fn lead(
     Ok(engine)
 }
 
+/// Opens what is in `file`, or makes a new store, as the first of processes that take turns at
+/// writing. It has let go of the writing when this returns.
+pub(crate) fn open_first(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    shared: Arc<dyn Shared>,
+    turns: Turns,
+) -> Result<Arc<Engine>> {
+    let engine = open_leader(file, options, shared, Some(turns))?;
+    engine.step_down()?;
+    Ok(engine)
+}
+
+/// Opens what is in `file`, which other processes have open that take turns at writing.
+pub(crate) fn open_next(
+    file: Arc<dyn DeviceFile>,
+    options: Options,
+    shared: Arc<dyn Shared>,
+    turns: Turns,
+) -> Result<Arc<Engine>> {
+    open_follower(file, options, shared, Some(turns))
+}
+
 /// Opens what is in `file` as a process that follows the log of another. Writes nothing to it.
 pub(crate) fn open_follower(
     file: Arc<dyn DeviceFile>,
     options: Options,
     shared: Arc<dyn Shared>,
+    turns: Option<Turns>,
 ) -> Result<Arc<Engine>> {
     options.check()?;
     check_meeting(&*shared)?;
@@ -111,7 +136,10 @@ pub(crate) fn open_follower(
     for _ in 0..TRIES {
         let Some(state) = heard(&*shared, store) else { return unwritten() };
         match follow_from(&file, &options, state.end) {
-            Ok(Some(engine)) => return Ok(Arc::new(Engine { member: Some(member), ..engine })),
+            Ok(Some(engine)) => {
+                let member = Some(member);
+                return Ok(Arc::new(Engine { member, turns, ..engine }));
+            }
             Ok(None) => {}
             // After a power cut the state may be of commits that are lost.
             Err(Error::Corrupt { .. }) if !shared.is_locked(WRITE_LOCK)? => return unwritten(),

@@ -7,7 +7,7 @@
 //! [`read_only`] (a store opened for reading, and written later), [`shared`] and [`hold`] (what is
 //! different where several processes have a store open), [`follow`] and [`adopt`] (a process that
 //! follows the log of another), [`reading`] (readers then), [`joining`]
-//! (opening one), [`handover`] (another process writes).
+//! (opening one), [`handover`] (another process writes), [`turns`] (when one does).
 
 pub(crate) mod adopt;
 pub(crate) mod append;
@@ -31,3 +31,4 @@ pub(crate) mod recovery;
 pub(crate) mod scan;
 pub(crate) mod shared;
 pub(crate) mod superblock;
+pub(crate) mod turns;

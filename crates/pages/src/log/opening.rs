@@ -51,7 +51,19 @@ pub(crate) fn open_on(
     options: Options,
     media: MakeMedia,
 ) -> Result<Arc<Engine>> {
-    open_alone(file, options, media).map(Arc::new)
+    let engine = open_alone(file, options, media)?;
+    end_sharing(&engine)?;
+    Ok(Arc::new(engine))
+}
+
+/// Several processes had the store open and the last one has died: leaves no superblock that older
+/// versions of the code refuse. Two checkpoints, for the two pairs of superblocks.
+fn end_sharing(engine: &Engine) -> Result<()> {
+    if std::mem::take(&mut engine.core.lock().is_for_many) {
+        decide_once(engine)?;
+        decide_once(engine)?;
+    }
+    Ok(())
 }
 
 /// As [`open_on`], for what is not shared by threads yet.
@@ -140,6 +152,7 @@ pub(super) fn engine(
         releases,
         counters: Counters::default(),
         member: None,
+        turns: None,
         wake: Condvar::new(),
     }
 }
@@ -164,6 +177,7 @@ fn empty(disk: Disk, options: Options) -> Engine {
         roots: NodeRef::default(),
         allocation: options.allocation,
         log_unit: 512,
+        is_shared: false,
     };
     let versions = Versions::new(0, Arc::new(Root::empty(options.page_size)));
     let mut log = Log::new(&block);

@@ -36,6 +36,7 @@ impl Engine {
         let Some(Gated { gate, found }) = shut else { return Ok(()) };
         self.check_unchanged()?;
         gate.open(file);
+        core.is_for_many = false;
         let finished = self.finish_recovery(&mut core, *found);
         if finished.is_err() {
             gate.shut();

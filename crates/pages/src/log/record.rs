@@ -15,6 +15,13 @@
 //! held (6):     varint count, then of each range of versions, ascending:
 //!                 varint first, from the version after the range before
 //!                 varint length, minus 1
+//! kept (7):     varint count, then u32 of each segment of the log before;
+//!               varint count, then of each version, ascending:
+//!                 varint version, from the one after the version before
+//!                 u32 page size, u32 pages
+//!                 varint count, then of each page, ascending:
+//!                   varint page, from the page after the one before
+//!                   u32 slot that it has in the version before
 //! ```
 //!
 //! The slots of a transaction are in its record, and a record is in frames with checksums and
@@ -32,13 +39,16 @@ use crate::version::delta;
 use crate::version::map::Root;
 use crate::version::mapping::{Delta, Entry, Mapping};
 use crate::version::node::{NUMBER_MAX, read_name};
-use crate::version::versions::Replaced;
+use crate::version::versions::{KeptVersion, Replaced};
 
 /// The longest name of a prepared transaction, in bytes.
 pub(crate) const PREPARE_BYTES_MAX: usize = 64 * 1024;
 
 /// The largest number of ranges of versions in a record.
 pub(crate) const HELD_MAX: usize = 8192;
+
+/// The largest number of segments, and of slots, in a record of what is kept.
+const KEPT_MAX: usize = 1 << 20;
 
 /// The most bytes that a page written whole takes in a record.
 pub(crate) const ITEM_BYTES: u64 = 20;
@@ -80,6 +90,15 @@ pub(crate) struct Held {
     pub(crate) last: u64,
 }
 
+/// What is in use beside a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The segments of the log before, which is kept for processes that are late.
+    pub(crate) log_before: Vec<u32>,
+    /// All versions up to that of the checkpoint, the oldest first; none if it has all of them.
+    pub(crate) versions: Vec<KeptVersion>,
+}
+
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
@@ -92,6 +111,9 @@ pub(crate) enum Record {
     /// read: all others are purged. Written before a checkpoint where several processes have the
     /// store open.
     Held(Vec<Held>),
+    /// What was in use beside the checkpoint: who loads it knows all slots in use. The first record
+    /// of a log where several processes have the store open.
+    Kept(Kept),
 }
 
 /// The result of applying changes.
@@ -251,6 +273,66 @@ fn read_held(reader: &mut Reader<'_>) -> Result<Vec<Held>, DecodeError> {
     Ok(ranges)
 }
 
+impl Kept {
+    /// Whether it is not too long for a record.
+    pub(crate) fn fits(&self) -> bool {
+        let slots: usize = self.versions.iter().map(|kept| kept.replaced.len()).sum();
+        let is_short = self.log_before.len() <= KEPT_MAX && self.versions.len() <= HELD_MAX;
+        is_short && slots <= KEPT_MAX
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.log_before.len() as u64);
+        self.log_before.iter().for_each(|at| out.extend_from_slice(&at.to_le_bytes()));
+        put_varint(out, self.versions.len() as u64);
+        let mut next = 0;
+        for kept in &self.versions {
+            put_varint(out, kept.version - next);
+            next = kept.version + 1;
+            out.extend_from_slice(&kept.page_size.to_le_bytes());
+            out.extend_from_slice(&kept.pages.to_le_bytes());
+            put_varint(out, kept.replaced.len() as u64);
+            let mut next = 0;
+            for (page, slot) in &kept.replaced {
+                put_varint(out, u64::from(*page) - next);
+                next = u64::from(*page) + 1;
+                out.extend_from_slice(&slot.0.to_le_bytes());
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = reader.length(KEPT_MAX)?;
+        let log_before = (0..count).map(|_| reader.u32()).collect::<Result<_, _>>()?;
+        let (mut versions, mut next) = (Vec::new(), 0_u64);
+        for _ in 0..reader.length(HELD_MAX)? {
+            let version = next.saturating_add(reader.varint()?);
+            if version >= NUMBER_MAX {
+                return Err(reader.error("a kept version is out of bounds"));
+            }
+            next = version + 1;
+            let (page_size, pages) = (reader.u32()?, reader.u32()?);
+            let replaced = read_replaced(reader)?;
+            versions.push(KeptVersion { version, page_size, pages, replaced });
+        }
+        Ok(Self { log_before, versions })
+    }
+}
+
+/// Reads the slots that pages had, by page.
+fn read_replaced(reader: &mut Reader<'_>) -> Result<Vec<(u32, Sector)>, DecodeError> {
+    let (mut replaced, mut next) = (Vec::new(), 0_u64);
+    for _ in 0..reader.length(KEPT_MAX)? {
+        let page = next.saturating_add(reader.varint()?);
+        let Ok(number) = u32::try_from(page) else {
+            return Err(reader.error("a kept page is out of bounds"));
+        };
+        next = page + 1;
+        replaced.push((number, Sector(reader.u32()?)));
+    }
+    Ok(replaced)
+}
+
 impl Record {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -284,6 +366,10 @@ impl Record {
                     next = held.last + 1;
                 }
             }
+            Self::Kept(kept) => {
+                out.push(7);
+                kept.encode(&mut out);
+            }
         }
         out
     }
@@ -300,6 +386,7 @@ impl Record {
             4 => Self::Pin(reader.u64()?, read_name(&mut reader)?),
             5 => Self::Unpin(read_name(&mut reader)?),
             6 => Self::Held(read_held(&mut reader)?),
+            7 => Self::Kept(Kept::decode(&mut reader)?),
             _ => return Err(DecodeError::new(0, "a record is of an unknown kind")),
         };
         reader.finish()?;
@@ -337,6 +424,20 @@ mod tests {
         )
     }
 
+    fn kept() -> impl Strategy<Value = Kept> {
+        let replaced = prop::collection::btree_map(any::<u32>(), any::<u32>(), 0..9);
+        let version = (any::<u32>(), any::<u32>(), replaced);
+        let versions = prop::collection::btree_map(0..NUMBER_MAX, version, 0..5);
+        let segments = prop::collection::vec(any::<u32>(), 0..9);
+        (segments, versions).prop_map(|(log_before, versions)| {
+            let versions = versions.into_iter().map(|(version, (page_size, pages, replaced))| {
+                let replaced = replaced.into_iter().map(|(page, slot)| (page, Sector(slot)));
+                KeptVersion { version, page_size, pages, replaced: replaced.collect() }
+            });
+            Kept { log_before, versions: versions.collect() }
+        })
+    }
+
     fn record() -> impl Strategy<Value = Record> {
         let bytes = prop::collection::vec(any::<u8>(), 0..9);
         prop_oneof![
@@ -350,6 +451,7 @@ mod tests {
                 let ranges = ends.chunks_exact(2).map(|of| Held { first: of[0], last: of[1] });
                 Record::Held(ranges.collect())
             }),
+            kept().prop_map(Record::Kept),
         ]
     }
 
@@ -380,6 +482,14 @@ mod tests {
         let ranges = Record::Held(vec![held(0, 0), held(9, 10), held(300, 300)]);
         assert_eq!(ranges.encode(), [6, 3, 0, 0, 8, 1, 0xa1, 2, 0]);
         assert_eq!(Record::Unpin("n".into()).encode(), [5, 1, b'n']);
+        let replaced = vec![(3, Sector(258)), (5, Sector(0))];
+        let version = KeptVersion { version: 9, page_size: 512, pages: 6, replaced };
+        let kept = Record::Kept(Kept { log_before: vec![5], versions: vec![version] });
+        let expected = [
+            &[7, 1, 5, 0, 0, 0, 1, 9, 0, 2, 0, 0, 6, 0, 0, 0][..],
+            &[2, 3, 2, 1, 0, 0, 1, 0, 0, 0, 0],
+        ];
+        assert_eq!(kept.encode(), expected.concat());
     }
 
     proptest! {

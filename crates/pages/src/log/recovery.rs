@@ -106,6 +106,7 @@ impl<'a> Replay<'a> {
         // The last process that had it open may have tried to begin some.
         let tried = if planted::is(Bug::EpochUsedTwice) { 0 } else { EPOCHS_TRIED_MAX };
         let core = Core::new(loader.into_space(), Log::new(block), block.epoch + tried + 1);
+        let core = Core { is_for_many: block.is_shared, ..core };
         let mut replay = Self { media, allocation, versions: loaded_versions(&roots), core };
         replay.roots(&roots)?;
         replay.core.space.loaded();
@@ -185,10 +186,11 @@ impl<'a> Replay<'a> {
             if is_checked && !self.has_pages(&record)? {
                 break;
             }
+            // It is a part of the checkpoint.
+            found |= !matches!(record, Record::Kept(_));
             apply(&mut self.core, &self.versions, self.allocation, record)
                 .map_err(|misfit| self.misfit(misfit))?;
             self.core.log.number = number + 1;
-            found = true;
         }
         self.core.durable = scan.durable;
         Ok(found)

@@ -36,7 +36,8 @@ pub(crate) struct HeldMark {
     /// The number of records that the checkpoint's log begins with: the transaction that was
     /// prepared, and the records since.
     pub(crate) carried: usize,
-    /// Whether no version is held that is older than the checkpoint that was loaded.
+    /// Whether no version is held that is older than the checkpoint that was loaded, except those
+    /// with names.
     pub(crate) is_complete: bool,
 }
 

@@ -18,7 +18,8 @@
 //!
 //! A store with slot allocation has format 1, and zeros from byte 72 on: it is what was written
 //! before there was another allocation. One with segment allocation has format 2, so that an older
-//! version of the code refuses it.
+//! version of the code refuses it. So it does format 3: that of a store with slot allocation while
+//! several processes may have it open, of which an older version knows nothing.
 //!
 //! There are four copies, at intervals of 4 KiB: those of an epoch are the first and third, or the
 //! second and fourth, alternately. While one pair is rewritten the other is whole. A damaged copy
@@ -33,8 +34,10 @@ use crate::planted::{self, Bug};
 use crate::version::node::NUMBER_MAX;
 use crate::version::tree::NodeRef;
 
-/// The newest format that is understood here: that of stores with segment allocation.
-pub(crate) const FORMAT: u32 = 2;
+/// The newest format that is understood here: that of stores which several processes have open.
+pub(crate) const FORMAT: u32 = 3;
+/// The format of stores with segment allocation.
+const FORMAT_SEGMENT: u32 = 2;
 /// The format of stores with slot allocation.
 const FORMAT_SLOT: u32 = 1;
 /// Bytes that the four copies take, what is between them included.
@@ -61,6 +64,8 @@ pub(crate) struct Superblock {
     pub(crate) allocation: Allocation,
     /// The unit of the log's frames, in bytes: their lengths are multiples of it.
     pub(crate) log_unit: u32,
+    /// Whether several processes may have the store open: with slot allocation alone.
+    pub(crate) is_shared: bool,
 }
 
 /// The meaning of the first bytes of a file.
@@ -80,8 +85,9 @@ impl Superblock {
         let mut out = Vec::with_capacity(BYTES);
         out.extend_from_slice(MAGIC);
         let (format, allocation) = match self.allocation {
+            Allocation::Slot if self.is_shared => (FORMAT, [0, 0]),
             Allocation::Slot => (FORMAT_SLOT, [0, 0]),
-            Allocation::Segment => (FORMAT, [1, self.log_unit]),
+            Allocation::Segment => (FORMAT_SEGMENT, [1, self.log_unit]),
         };
         out.extend_from_slice(&format.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -130,6 +136,7 @@ impl Superblock {
             roots,
             allocation,
             log_unit,
+            is_shared: format == FORMAT,
         })
     }
 
@@ -141,8 +148,10 @@ impl Superblock {
         segment_bytes: u32,
     ) -> Option<(Allocation, u32)> {
         match (format, allocation) {
-            (FORMAT_SLOT, _) => Some((Allocation::Slot, SECTOR_BYTES as u32)),
-            (_, 1) if check_page_size(log_unit).is_ok() && log_unit <= segment_bytes => {
+            (FORMAT_SLOT | FORMAT, _) => Some((Allocation::Slot, SECTOR_BYTES as u32)),
+            (FORMAT_SEGMENT, 1)
+                if check_page_size(log_unit).is_ok() && log_unit <= segment_bytes =>
+            {
                 Some((Allocation::Segment, log_unit))
             }
             _ => None,
@@ -247,6 +256,7 @@ mod tests {
             roots,
             allocation: Allocation::Slot,
             log_unit: 512,
+            is_shared: false,
         }
     }
 
@@ -314,12 +324,12 @@ mod tests {
     fn a_newer_format_next_to_an_older_pair_is_newer() {
         let mut file = file(&[block(3), block(4)]);
         let at = block(4).places()[0] as usize;
-        file[at + 16] = 3;
+        file[at + 16] = 4;
         // One number alone is damage, which the twin makes good.
         assert_eq!(find(&file), Found::Superblock(block(4)));
         let crc = checksum(&file[at..at + BYTES]).to_le_bytes();
         file[at + 20..at + 24].copy_from_slice(&crc);
-        assert_eq!(find(&file), Found::Newer(3));
+        assert_eq!(find(&file), Found::Newer(4));
     }
 
     #[test]
@@ -334,6 +344,15 @@ mod tests {
             let wrong = Superblock { log_unit, ..segment };
             assert_eq!(find(&file(&[wrong])), Found::Damaged, "{log_unit}");
         }
+    }
+
+    #[test]
+    fn a_shared_store_is_a_format_of_its_own() {
+        let shared = Superblock { is_shared: true, ..block(4) };
+        let bytes = shared.encode();
+        assert_eq!((bytes[16], &bytes[72..80]), (3, &[0; 8][..]));
+        assert_eq!(find(&file(&[block(3), shared])), Found::Superblock(shared));
+        assert_eq!(find(&file(&[shared, block(5)])), Found::Superblock(block(5)));
     }
 
     #[test]

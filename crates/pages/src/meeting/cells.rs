@@ -14,12 +14,12 @@ use esker_format::ids::StoreId;
 
 use crate::log::record::Held;
 use crate::meeting::layout::{
-    ASKED, CELLS, PINS, VERSION_MAX, Word, cell_lock, decode, encode, pin, range, tag,
+    ASKED, CELLS, PINS, VERSION_MAX, Word, cell_lock, decode, encode, pin, range, tag, wait,
 };
 use crate::planted::{self, Bug};
 
-/// Asks at `newest`, and returns the versions below that are read, as ranges in any order. What cannot be made out holds all of them. `own` is the cell of this process, if it has
-/// one.
+/// Asks at `newest`, and returns the versions below that are read, as ranges in any order. What
+/// cannot be made out holds all of them. `own` is the cell of this process, if it has one.
 ///
 /// Cost: a call of the system for each process; 59 loads for each.
 ///
@@ -99,7 +99,10 @@ impl Drop for Quiet<'_> {
 }
 
 /// Whether another process has a cell.
-fn has_other(shared: &dyn Shared) -> Result<bool> {
+///
+/// # Errors
+/// The locks failed.
+pub(crate) fn has_other(shared: &dyn Shared) -> Result<bool> {
     for cell in 0..CELLS {
         if shared.is_locked(cell_lock(cell))? {
             return Ok(true);
@@ -152,6 +155,7 @@ fn read_cell(shared: &dyn Shared, store: StoreId, cell: usize, newest: u64, held
 /// Empties a cell. Only who has its lock.
 pub(super) fn empty(shared: &dyn Shared, cell: usize) {
     shared.store(tag(cell), 0);
+    shared.store(wait(cell), 0);
     range(cell).into_iter().for_each(|at| shared.store(at, 0));
     (0..PINS).for_each(|at| shared.store(pin(cell, at), 0));
 }

@@ -13,10 +13,12 @@
 //! word    64  120 cells of 64 words:
 //!               0  tag of the process, or 0
 //!               1  first and last of a range of versions, or 0
+//!               3  since when the process waits to write, in microseconds, or 0
 //!               8  56 versions, or 0
 //! word  7744  zeros up to word 8192
 //!
 //! lock     0  who writes the store
+//! lock     1  who opens or closes it
 //! lock    64  one of each cell, held for as long as the process has it
 //! ```
 //!
@@ -44,8 +46,10 @@ pub(crate) const CELLS: usize = 120;
 const CELL_WORDS: usize = 64;
 /// The number of versions that a cell can name.
 pub(crate) const PINS: usize = 56;
-/// The lock of who writes the store, held for as long as it has it open.
+/// The lock of who writes the store.
 pub(crate) const WRITE_LOCK: u64 = 0;
+/// The lock of who is opening the store at its path, or closing it.
+pub(crate) const OPEN_LOCK: u64 = 1;
 const CELL_LOCKS: u64 = 64;
 
 /// The place of a cell's tag.
@@ -56,6 +60,11 @@ pub(super) const fn tag(cell: usize) -> usize {
 /// The places of the first and the last version of a cell's range.
 pub(super) const fn range(cell: usize) -> [usize; 2] {
     [tag(cell) + 1, tag(cell) + 2]
+}
+
+/// The place of the time since which a cell's process waits to write.
+pub(super) const fn wait(cell: usize) -> usize {
+    tag(cell) + 3
 }
 
 /// The place of one of the versions of a cell.

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use esker_device::Result;
 use esker_device::process::Process;
@@ -16,6 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::meeting::cells::{self, empty};
 use crate::meeting::layout::{CELLS, PINS, WRITE_LOCK, cell_lock, encode, pin, range, tag};
+use crate::meeting::queue::Waiting;
 use crate::planted::{self, Bug};
 
 /// The part of this process in the meeting, until it is dropped.
@@ -31,6 +33,14 @@ pub(crate) struct Member {
     leads: AtomicBool,
     /// Held while that changes: the lock is the process's, and does not keep its threads apart.
     turn: Mutex<()>,
+    /// The wait of this process to write.
+    pub(super) waiting: Mutex<Waiting>,
+    /// When it last began to lead.
+    led_since: Mutex<Instant>,
+    /// Whether it has ended a transaction since.
+    has_used_turn: AtomicBool,
+    /// How often it has begun to change something.
+    uses: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -71,6 +81,10 @@ impl Member {
                 process,
                 leads: AtomicBool::new(is_writer),
                 turn: Mutex::new(()),
+                waiting: Mutex::default(),
+                led_since: Mutex::new(Instant::now()),
+                has_used_turn: AtomicBool::new(false),
+                uses: AtomicU64::new(0),
             }));
         }
         Ok(None)
@@ -111,6 +125,8 @@ impl Member {
 
     /// From now on this process writes. It has the lock.
     pub(crate) fn begin_lead(&self) {
+        *self.led_since.lock() = Instant::now();
+        self.has_used_turn.store(false, Ordering::SeqCst);
         self.leads.store(true, Ordering::SeqCst);
     }
 
@@ -119,6 +135,31 @@ impl Member {
         self.leads.store(false, Ordering::SeqCst);
         // Where it fails the lock ends with the process.
         let _unlocked = self.shared.unlock(WRITE_LOCK);
+    }
+
+    /// For how long this process has written.
+    pub(crate) fn has_led_for(&self) -> Duration {
+        self.led_since.lock().elapsed()
+    }
+
+    /// A transaction has ended.
+    pub(crate) fn use_turn(&self) {
+        self.has_used_turn.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether this process has ended a transaction since it leads.
+    pub(crate) fn has_used_turn(&self) -> bool {
+        self.has_used_turn.load(Ordering::SeqCst)
+    }
+
+    /// The number of changes that this process has begun.
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses.load(Ordering::SeqCst)
+    }
+
+    /// Counts a change that begins.
+    pub(crate) fn count_use(&self) {
+        self.uses.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Adds a reader of a version, in the cell. Says whether the process that frees sees it: if

@@ -7,11 +7,13 @@
 //! versions, so that nothing is freed because of it.
 //!
 //! Reading order: [`layout`] (which word is what), [`state`] (the end of the log), [`cells`] (the
-//! pins of all processes, as seen by the one that frees), [`member`] (the pins of this process).
+//! pins of all processes, as seen by the one that frees), [`member`] (the pins of this process),
+//! [`queue`] (processes that wait to write).
 
 pub(crate) mod cells;
 pub(crate) mod layout;
 pub(crate) mod member;
+pub(crate) mod queue;
 pub(crate) mod state;
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use esker_harness::planted::hunt;
 use esker_harness::random::Random;
 use esker_harness::violation::{Verdict, without_panic};
 
+use super::turn_tests::a_checkpoint_that_was_not_ended;
 use super::*;
 use crate::meeting::layout::MEETING_BYTES;
 use crate::planted::{Bug, with};
@@ -133,6 +134,8 @@ struct World {
     /// All that was ever tried: after a death there may be two versions with one number.
     tried: Vec<(u64, Contents)>,
     hands_over: bool,
+    /// Whether a process opens the store anew after a death, although another could write on.
+    opens_anew: bool,
 }
 
 impl World {
@@ -152,6 +155,7 @@ impl World {
             taken_over: 0,
             tried: vec![(0, Contents::new())],
             hands_over: false,
+            opens_anew: false,
         }
     }
 
@@ -251,12 +255,7 @@ impl World {
     /// A follower that knows which slots are free writes from now on.
     fn take_over(&mut self) -> Option<usize> {
         let mut leads = |(at, (store, _)): (usize, &(PageStore, Vec<Snapshot>))| {
-            match store.try_lead(Arc::clone(&self.file)) {
-                Ok(leads) => leads.then_some(at),
-                // The dead one had written a checkpoint, and not said so.
-                Err(Error::Locked { .. }) => None,
-                Err(error) => panic!("{error}"),
-            }
+            store.try_lead(Arc::clone(&self.file)).unwrap().then_some(at)
         };
         self.followers.iter().enumerate().find_map(&mut leads)
     }
@@ -295,7 +294,9 @@ impl World {
         // Dropping is what the test has to do with the memory of a dead process.
         self.process.take().unwrap().die_after(0);
         self.leader = None;
-        if let Some(at) = self.take_over() {
+        if !self.opens_anew
+            && let Some(at) = self.take_over()
+        {
             return self.go_on_with(at, random);
         }
         let mut is_read = false;
@@ -332,10 +333,12 @@ impl World {
     }
 }
 
-/// Runs a history whose leader dies. Says whether it did, and whether another took over at once.
+/// Runs a history whose leader dies, after which a follower writes, or with an odd seed another
+/// process that opens the store anew. Says whether it did, and whether another took over at once.
 fn run(seed: u64, changes: u64, stores: u64) -> (bool, u64) {
     let random = Random::new(seed);
     let mut world = World::new();
+    world.opens_anew = !seed.is_multiple_of(2);
     let opened = world.lead(changes, stores);
     let _ended = opened.and_then(|()| (0..30).try_for_each(|_| world.step(&random)));
     let died = world.process.as_ref().unwrap().is_dead();
@@ -462,11 +465,20 @@ fn planted_bugs_of_takeovers_are_found() {
         run(0, *changes, u64::MAX);
         Ok(())
     };
-    for bug in [Bug::LaggardNotReloaded, Bug::DeadWritersLogWrittenOn] {
-        let with_bug = |body: &mut dyn FnMut() -> Verdict| with(bug, body);
-        let found = hunt(20..400, with_bug, attempt);
-        found.unwrap_or_else(|violation| panic!("{bug:?}: {violation}"));
-    }
+    let with_bug = |body: &mut dyn FnMut() -> Verdict| with(Bug::DeadWritersLogWrittenOn, body);
+    let found = hunt(20..400, with_bug, attempt);
+    found.unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[test]
+fn a_checkpoint_that_is_taken_for_another_is_found() {
+    let attempt = |_: &u64, counts: &mut Counts| {
+        counts.add("judged", 1);
+        a_checkpoint_that_was_not_ended();
+        Ok(())
+    };
+    let found = hunt(0..1_u64, |body| with(Bug::LaggardNotReloaded, body), attempt);
+    found.unwrap_or_else(|violation| panic!("{violation}"));
 }
 
 #[test]

@@ -108,6 +108,16 @@ pub(crate) struct Kept {
     pub(crate) page_size: u32,
 }
 
+/// A version that is kept, as processes tell it each other that have the store open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptVersion {
+    pub(crate) version: u64,
+    pub(crate) page_size: u32,
+    pub(crate) pages: u32,
+    /// The slots that pages had in the version before it, by page; ascending.
+    pub(crate) replaced: Vec<(u32, Sector)>,
+}
+
 impl Versions {
     pub(crate) fn new(version: u64, root: Arc<Root>) -> Self {
         let only = Version::new(Arc::clone(&root), 0, Replaced::new());
@@ -250,8 +260,40 @@ impl Versions {
             kept.readers = kept.readers.saturating_sub(names(version));
             match self.list.get_mut(&version) {
                 _ if kept.readers == 0 => {}
-                Some(known) => known.readers += kept.readers,
+                Some(known) => {
+                    known.readers += kept.readers;
+                    known.root = known.root.take().or(kept.root);
+                }
                 None => drop(self.apart.insert(version, kept)),
+            }
+        }
+    }
+
+    /// The versions up to `newest`, the oldest first.
+    pub(crate) fn kept_up_to(&self, newest: u64) -> Vec<KeptVersion> {
+        let kept = self.list.range(..=newest).map(|(version, kept)| {
+            let mut replaced: Vec<_> =
+                kept.replaced.iter().map(|(page, slot)| (*page, *slot)).collect();
+            replaced.sort_unstable_by_key(|(page, _)| *page);
+            let (page_size, pages) = (kept.page_size, kept.pages);
+            KeptVersion { version: *version, page_size, pages, replaced }
+        });
+        kept.collect()
+    }
+
+    /// After a store was loaded: keeps these versions, which other processes may read. Those that
+    /// the checkpoint does not have cannot be read here.
+    pub(crate) fn restore(&mut self, kept: Vec<KeptVersion>) {
+        for KeptVersion { version, page_size, pages, replaced } in kept {
+            let replaced = replaced.into_iter().collect();
+            match self.list.get_mut(&version) {
+                Some(known) => known.replaced = replaced,
+                None if version < self.tail.0 => {
+                    let (root, current, readers) = (None, None, 0);
+                    let kept = Version { root, pages, page_size, current, readers, replaced };
+                    self.list.insert(version, kept);
+                }
+                None => {}
             }
         }
     }

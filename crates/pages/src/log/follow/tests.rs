@@ -72,7 +72,8 @@ impl Processes {
         let file = device.open("pages", Open::CreateNew, Caching::Buffered).unwrap();
         let options = options(seed);
         let shared = Arc::new(SimShared::new(MEETING_BYTES / 8));
-        let leader = open_leader(Arc::clone(&file), options.clone(), Arc::clone(&shared) as _);
+        let leader =
+            open_leader(Arc::clone(&file), options.clone(), Arc::clone(&shared) as _, None);
         let writer = PageStore::over(leader.unwrap());
         let versions = BTreeMap::from([(0, Vec::new())]);
         let mut processes = Self {
@@ -97,7 +98,7 @@ impl Processes {
 
     fn follower(&self) -> Follower {
         let shared = Arc::new(self.shared.another());
-        let opened = open_follower(Arc::clone(&self.file), self.options.clone(), shared);
+        let opened = open_follower(Arc::clone(&self.file), self.options.clone(), shared, None);
         Follower { store: PageStore::over(opened.unwrap()), pins: Vec::new() }
     }
 
@@ -240,7 +241,7 @@ impl Processes {
         if is_quiet && theirs.shared.as_ref().unwrap().is_complete {
             let differ = |one: &BTreeMap<_, _>, other: &BTreeMap<_, u64>| {
                 let places = one.iter().filter(|place| other.get(place.0) != Some(place.1));
-                places.map(|(at, _)| *at).collect::<Vec<crate::place::Sector>>()
+                places.map(|(at, _)| *at).collect::<Vec<Sector>>()
             };
             let (here, there) = (differ(&used, &needed), differ(&needed, &used));
             assert!((&here, &there) == (&vec![], &vec![]), "{here:?} only here, {there:?} there");
@@ -322,5 +323,5 @@ fn a_store_whose_pages_move_is_not_shared() {
     let file = SimDevice::new().open("pages", Open::CreateNew, Caching::Buffered).unwrap();
     let options = options(0).allocation(Kind::Segment);
     let shared = Arc::new(SimShared::new(MEETING_BYTES / 8));
-    assert!(matches!(open_leader(file, options, shared), Err(Error::InvalidArgument(_))));
+    assert!(matches!(open_leader(file, options, shared, None), Err(Error::InvalidArgument(_))));
 }

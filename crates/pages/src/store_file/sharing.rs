@@ -1,0 +1,281 @@
+//! The meeting file beside a store that several processes have open, and how they come and go.
+//!
+//! ```text
+//!                       lock of the store's file     locks of the meeting file
+//! one process writes    exclusive                    none
+//! some only read        shared                       none
+//! several take turns    shared, each                 a cell, each
+//! the first of several  exclusive, then shared       that of who opens, while it opens
+//! the last of several   none, then exclusive         that of who closes, while it closes
+//! ```
+//!
+//! So who has a store to itself and those who share it keep each other out. Who opens or closes a
+//! shared store has a lock meanwhile, and sees by the locks of the cells whether other processes
+//! are there. The first one makes the file anew, whatever is in it: what a dead process, or one
+//! from before a restart of the machine, has left there is never believed. It also writes that the
+//! store is shared, which versions of the code that know of no meeting refuse; the last one takes
+//! that back and removes the file. Between its exclusive and its shared lock another process may
+//! lock the store for a moment: that one finds a cell in use, or a format that it does not know,
+//! and leaves.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use esker_device::file::Access;
+use esker_device::file::lock::{Lock, LockFile};
+use esker_device::shared::{Shared, SharedFile, is_on_network};
+use rustix::fs::{FlockOperation, flock};
+
+use super::{FileId, Missing, failed, make_missing, open_to_lock, place, refused, wait_for};
+use crate::engine::{Engine, Turns};
+use crate::error::{Error, Result, invalid};
+use crate::log::joining::{open_first, open_next};
+use crate::meeting::cells::has_other;
+use crate::meeting::layout::{MEETING_BYTES, OPEN_LOCK};
+use crate::options::{Options, Processes};
+use crate::store::PageStore;
+
+/// The time between two attempts to have a lock.
+const PAUSE: Duration = Duration::from_millis(1);
+/// For how long a lock is waited for that others have for a moment only.
+const MOMENT: Duration = Duration::from_secs(2);
+/// The largest number of times that a file may be replaced while it is being opened.
+const REPLACED_MAX: u32 = 100;
+
+/// The meeting file of a store, while this process has the store open.
+#[derive(Debug)]
+pub(super) struct Meeting {
+    path: PathBuf,
+    shared: Arc<SharedFile>,
+    /// Whether other processes had the store open when this one came.
+    has_others: bool,
+    /// What the store is closed with, once it is open.
+    opened: Option<Opened>,
+}
+
+/// A store that is open with others.
+#[derive(Debug)]
+struct Opened {
+    store: PathBuf,
+    access: Access,
+    options: Options,
+    /// Gone when nothing of the store is in use any more.
+    engine: Weak<Engine>,
+}
+
+/// The path of the meeting file of the store at `path`.
+fn meeting_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-esker");
+    name.into()
+}
+
+/// Fails where processes that share the store at `path` have it open. Who asks has locked the
+/// store's file, and keeps others from beginning to share it.
+pub(super) fn check_unshared(path: &Path) -> Result<()> {
+    let meeting = meeting_path(path);
+    if !meeting.exists() {
+        return Ok(());
+    }
+    let shared = match SharedFile::open_existing(&meeting, MEETING_BYTES) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(()),
+        shared => shared?,
+    };
+    if !has_other(&shared)? {
+        return Ok(());
+    }
+    let how = "open in processes that share it: open it in the same way as they do";
+    Err(Error::Locked { file: path.display().to_string(), how })
+}
+
+/// Locks the store at `path` for a process that shares it, and its meeting file for who opens it.
+pub(super) fn lock(
+    path: &Path,
+    access: Access,
+    missing: Missing,
+    patience: Duration,
+) -> Result<(LockFile, Meeting)> {
+    let until = Instant::now() + patience;
+    for _ in 0..REPLACED_MAX {
+        if missing == Missing::Create {
+            make_missing(path)?;
+        }
+        let lock = LockFile::open(|| open_to_lock(path, access))?;
+        check_local(path, &lock)?;
+        let Some(meeting) = Meeting::join(path, until)? else { continue };
+        if let Err(error) = meeting.lock_store(&lock, path, until) {
+            meeting.remove();
+            return Err(error);
+        }
+        let id = FileId::of_open(&lock).map_err(|errno| failed(path, errno.into()))?;
+        if FileId::at(path).is_ok_and(|found| found == id) {
+            return Ok((lock, meeting));
+        }
+    }
+    let why = io::Error::other("it is replaced again and again");
+    Err(failed(path, why).into())
+}
+
+/// Whether processes that share the store at `path` have it open.
+pub(super) fn is_shared(path: &Path) -> bool {
+    matches!(check_unshared(path), Err(Error::Locked { .. }))
+}
+
+/// Fails for a file that other machines may have open.
+fn check_local(path: &Path, lock: &LockFile) -> Result<()> {
+    if is_on_network(lock).map_err(|error| failed(path, error))? {
+        return invalid(format!(
+            "{} is on a file system of a network, where processes cannot share memory: open it in \
+             one process",
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Locks the store's file as others have it that share it. They are not made to wait by a process
+/// that wants the file for itself.
+fn wait_to_share(lock: &LockFile, path: &Path, until: Instant) -> Result<()> {
+    let until = until.max(Instant::now() + MOMENT);
+    while !lock.try_lock(Lock::Shared).map_err(|errno| failed(path, errno.into()))? {
+        if Instant::now() >= until {
+            return Err(refused(path, Access::Write));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+impl Meeting {
+    /// Opens the meeting file, or makes one, and takes the lock of who opens the store. `None`
+    /// where the file was removed in the meantime.
+    fn join(store: &Path, until: Instant) -> Result<Option<Self>> {
+        let path = meeting_path(store);
+        let shared = Arc::new(SharedFile::open(&path, MEETING_BYTES)?);
+        while !shared.try_lock(OPEN_LOCK)? {
+            if Instant::now() >= until {
+                let how = "being opened or closed by another process: try again";
+                return Err(Error::Locked { file: store.display().to_string(), how });
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let has_others = has_other(&*shared)?;
+        let meeting = Self { path, shared, has_others, opened: None };
+        Ok(meeting.is_at_path().then_some(meeting))
+    }
+
+    /// Locks the store's file, with the others or alone.
+    fn lock_store(&self, lock: &LockFile, path: &Path, until: Instant) -> Result<()> {
+        if self.has_others {
+            return wait_to_share(lock, path, until);
+        }
+        // A process that has died may have its lock for a moment still.
+        let left = until.saturating_duration_since(Instant::now());
+        wait_for(lock, path, Access::Write, left.max(MOMENT / 20))
+    }
+
+    /// Whether other processes have the store open.
+    pub(super) fn has_others(&self) -> bool {
+        self.has_others
+    }
+
+    /// Removes the file, which no other process uses, after an opening that has failed.
+    pub(super) fn remove(&self) {
+        if !self.has_others {
+            let _removed = fs::remove_file(&self.path);
+        }
+    }
+
+    /// Whether its path leads to it still.
+    fn is_at_path(&self) -> bool {
+        let own = FileId::of_open(&*self.shared);
+        own.is_ok_and(|own| FileId::at(&self.path).is_ok_and(|found| found == own))
+    }
+
+    /// Opens the store that `lock` is of.
+    pub(super) fn open(
+        mut self,
+        store: &Path,
+        access: Access,
+        lock: &LockFile,
+        options: Options,
+    ) -> Result<(PageStore, Self)> {
+        let opened = self.open_store(store, access, lock, options.clone());
+        if opened.is_err() {
+            self.remove();
+        }
+        let opened = opened?;
+        let engine = Arc::downgrade(opened.engine());
+        self.opened = Some(Opened { store: store.to_owned(), access, options, engine });
+        self.shared.unlock(OPEN_LOCK)?;
+        Ok((opened, self))
+    }
+
+    fn open_store(
+        &self,
+        path: &Path,
+        access: Access,
+        lock: &LockFile,
+        options: Options,
+    ) -> Result<PageStore> {
+        let (device, name) = place(path)?;
+        let file = device.open_same(name, lock, access)?;
+        let turns = Turns { file: (access == Access::Write).then(|| Arc::clone(&file)) };
+        let shared = Arc::clone(&self.shared) as Arc<dyn Shared>;
+        if self.has_others {
+            return Ok(PageStore::over(open_next(file, options, shared, turns)?));
+        }
+        (0..shared.words()).for_each(|at| shared.store(at, 0));
+        let store = PageStore::over(open_first(file, options, shared, turns)?);
+        wait_to_share(lock, path, Instant::now())?;
+        Ok(store)
+    }
+
+    /// Takes back what the last process that shared the store leaves, when nothing of it is in use.
+    fn end(&self, lock: &LockFile) -> Result<()> {
+        let Some(opened) = &self.opened else { return Ok(()) };
+        // Who is opening the store waits for this, and is not to be waited for.
+        flock(lock, FlockOperation::Unlock).map_err(|errno| failed(&opened.store, errno.into()))?;
+        let until = Instant::now() + MOMENT;
+        while !self.shared.try_lock(OPEN_LOCK)? {
+            if Instant::now() >= until {
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let is_last = self.is_at_path() && !has_other(&*self.shared)?;
+        if is_last && matches!(lock.try_lock(Lock::Exclusive), Ok(true)) {
+            opened.close_last(lock)?;
+            fs::remove_file(&self.path).map_err(|error| failed(&self.path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the store, of which this process uses nothing any more. What fails is done by the
+    /// next process that opens it, as after a crash.
+    pub(super) fn leave(&self, lock: &LockFile) {
+        let in_use = |opened: &Opened| opened.engine.strong_count() > 0;
+        if lock.process().is_current() && !self.opened.as_ref().is_some_and(in_use) {
+            let _best_effort = self.end(lock);
+        }
+        let _unlocked = self.shared.unlock(OPEN_LOCK);
+    }
+}
+
+impl Opened {
+    /// Leaves a store that older versions of the code can open.
+    fn close_last(&self, lock: &LockFile) -> Result<()> {
+        if self.access == Access::Read {
+            return Ok(());
+        }
+        let (device, name) = place(&self.store)?;
+        let file = device.open_same(name, lock, Access::Write)?;
+        PageStore::open(file, self.options.clone().processes(Processes::One))?.close()
+    }
+}
+
+#[cfg(test)]
+mod tests;
