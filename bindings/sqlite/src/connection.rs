@@ -328,7 +328,13 @@ impl Connection {
     pub fn lock(&mut self, to: c_int) -> Result {
         if self.level == level::NONE && to >= level::SHARED {
             if self.fixed.is_none() {
-                self.snapshot = Some(self.store()?.pin());
+                let snapshot = self.store()?.pin();
+                if !snapshot.is_held() {
+                    // Another process has died while it wrote, or takes one checkpoint after the
+                    // other.
+                    return Err(Code::BUSY);
+                }
+                self.snapshot = Some(snapshot);
             }
             self.level = level::SHARED;
         }

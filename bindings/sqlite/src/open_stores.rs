@@ -25,8 +25,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use esker_pages::{
-    Error, FileId, LockedFile, Missing, Options, PageStore, PerProcess, StoreFile, decide_by_file,
-    make_missing,
+    Error, FileId, LockedFile, Missing, Options, PageStore, PerProcess, Processes, StoreFile,
+    decide_by_file, make_missing,
 };
 
 use crate::code::{Code, Result};
@@ -408,6 +408,14 @@ impl Wanted<'_> {
         if let Some((open, name)) = test_mount::opener(self.path) {
             let (file, options) = open(name, access)?;
             return Ok(Locked::TestMount(self.path.to_owned(), file, options, access));
+        }
+        if self.options.processes == Processes::Many {
+            let how = match access {
+                Access::Read => esker_pages::FileAccess::Read,
+                Access::Write(_) => esker_pages::FileAccess::Write,
+            };
+            let locked = LockedFile::to_share(self.path, how, Missing::Fail, patience);
+            return locked.map(Locked::File);
         }
         match access {
             Access::Read => LockedFile::to_read(self.path, patience),

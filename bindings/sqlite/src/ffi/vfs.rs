@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::host::{Host, host};
 use super::types::{File, Symbol, Vfs, open};
 use super::{guard, io, opened, path};
-use esker_pages::{Allocation, Missing, Options, Snapshot};
+use esker_pages::{Allocation, Missing, Options, Processes, Snapshot};
 
 use crate::code::{Code, OK, Result};
 use crate::connection::Connection;
@@ -25,6 +25,11 @@ const VERSION: &CStr = c"version";
 const NO_LOCKS: [&CStr; 2] = [c"immutable", c"nolock"];
 /// Another: `slot` or `segment`, where a new store writes changed pages.
 const ALLOCATION: &CStr = c"allocation";
+/// Another: `one` or `many`, the number of processes that may have the store open.
+const PROCESSES: &CStr = c"processes";
+/// How long a transaction waits within SQLite's lock for another process that writes: then SQLite
+/// asks its busy handler.
+const TURN_WAIT: Duration = Duration::from_millis(50);
 
 /// Another: how many milliseconds opening waits for other processes that have the file open. SQLite
 /// asks no busy handler then, and the timeout of a connection is set when it is open.
@@ -148,7 +153,7 @@ unsafe fn open_database(
         log(Code::CANTOPEN, &format!("{}: {why}", path.display()));
         Code::CANTOPEN
     };
-    let options = options(parameter(ALLOCATION)).map_err(refused)?;
+    let options = options(parameter(ALLOCATION), parameter(PROCESSES)).map_err(refused)?;
     let patience = patience(parameter(BUSY_TIMEOUT)).map_err(refused)?;
     let opened = open_stores::open(path, access, &options, patience, &log)?;
     let is_read_only = access == Access::Read || opened.store()?.is_read_only();
@@ -168,9 +173,17 @@ unsafe fn open_database(
     Ok(is_read_only)
 }
 
-/// The options that a new store is made with.
-fn options(allocation: Option<&CStr>) -> std::result::Result<Options, String> {
-    let mut options = Options::default();
+/// The options that a store is opened with, and a new one is made with.
+fn options(
+    allocation: Option<&CStr>,
+    processes: Option<&CStr>,
+) -> std::result::Result<Options, String> {
+    let mut options = Options { busy_timeout: TURN_WAIT, ..Options::default() };
+    options.processes = match processes.map(CStr::to_bytes) {
+        None | Some(b"one") => Processes::One,
+        Some(b"many") => Processes::Many,
+        Some(_) => return Err("processes: use one or many".to_owned()),
+    };
     if let Some(asked) = allocation.map(CStr::to_string_lossy) {
         options.allocation = Allocation::of_name(&asked)
             .ok_or_else(|| format!("allocation={asked}: use slot or segment"))?;

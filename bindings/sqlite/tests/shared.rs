@@ -1,0 +1,175 @@
+//! Processes that share a store: `processes=many` in the URI.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(unsafe_code, reason = "a library is loaded")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode};
+
+use common::{number, open, open_uri, text};
+
+/// Where a child finds its database, which number it has, and how many transactions it makes.
+const PATH: &str = "ESKER_SQLITE_SHARED_PATH";
+const NUMBER: &str = "ESKER_SQLITE_SHARED_NUMBER";
+const COUNT: &str = "ESKER_SQLITE_SHARED_COUNT";
+
+fn share(path: &Path) -> rusqlite::Result<Connection> {
+    open_uri(&format!("file:{}?vfs=esker&processes=many", path.display()))
+}
+
+fn make(path: &Path) {
+    let connection = share(path).unwrap();
+    let all = "CREATE TABLE counts(process INTEGER PRIMARY KEY, n);
+               INSERT INTO counts VALUES (0, 0), (1, 0), (2, 0), (3, 0);
+               CREATE TABLE log(n INTEGER PRIMARY KEY, process, x)";
+    connection.execute_batch(all).unwrap();
+}
+
+/// One transaction: the next row of the log, and the count of this process. With a read before it,
+/// of what all have committed.
+fn add(connection: &Connection, process: i64) -> rusqlite::Result<()> {
+    let sums = "SELECT (SELECT count(*) FROM log) = (SELECT sum(n) FROM counts)";
+    assert_eq!(connection.query_row(sums, [], |row| row.get::<_, i64>(0))?, 1);
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let next = "INSERT INTO log SELECT ifnull(max(n), 0) + 1, ?1, hex(randomblob(100)) FROM log";
+    let done = connection.execute(next, [process]).and_then(|_| {
+        connection.execute("UPDATE counts SET n = n + 1 WHERE process = ?1", [process])?;
+        connection.execute_batch("COMMIT")
+    });
+    if done.is_err() {
+        let _ended = connection.execute_batch("ROLLBACK");
+    }
+    done
+}
+
+#[test]
+#[ignore = "the other process of the tests here"]
+fn child() {
+    let variable = |name: &str| std::env::var(name).ok();
+    let Some(path) = variable(PATH) else { return };
+    let of = |name| variable(name).unwrap().parse::<i64>().unwrap();
+    let (process, count) = (of(NUMBER), of(COUNT));
+    let connection = share(Path::new(&path)).unwrap();
+    connection.busy_timeout(Duration::from_secs(20)).unwrap();
+    let mut stdout = std::io::stdout().lock();
+    for _ in 0..count {
+        add(&connection, process).unwrap();
+        writeln!(stdout, "committed").unwrap();
+        stdout.flush().unwrap();
+    }
+}
+
+/// A child at work, and what it says.
+fn start(path: &Path, process: usize, count: u32) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["child", "--exact", "--ignored", "--nocapture"])
+        .env(PATH, path)
+        .env(NUMBER, process.to_string())
+        .env(COUNT, count.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, said)
+}
+
+fn is_commit(line: &str) -> bool {
+    line.contains("committed")
+}
+
+/// What all have written, in a process that has the store to itself.
+fn check(path: &Path) -> Vec<i64> {
+    let connection = open(path).unwrap();
+    let found = number(&connection, "SELECT count(*) FROM log");
+    assert_eq!(number(&connection, "SELECT ifnull(max(n), 0) FROM log"), found);
+    let of = |process: i64| {
+        let logged = format!("SELECT count(*) FROM log WHERE process = {process}");
+        let counted = format!("SELECT n FROM counts WHERE process = {process}");
+        assert_eq!(number(&connection, &logged), number(&connection, &counted));
+        number(&connection, &counted)
+    };
+    let each = (0..4).map(of).collect();
+    assert_eq!(text(&connection, "PRAGMA integrity_check"), "ok");
+    assert!(text(&connection, "PRAGMA esker_check").contains("true"));
+    each
+}
+
+#[test]
+fn four_processes_write_and_read_one_database() {
+    const EACH: u32 = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    make(&path);
+    let children: Vec<_> = (0..4).map(|process| start(&path, process, EACH)).collect();
+    for (mut child, said) in children {
+        let count = said.filter(|line| line.as_ref().is_ok_and(|line| is_commit(line))).count();
+        assert_eq!(count, EACH as usize);
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(check(&path), [i64::from(EACH); 4]);
+}
+
+#[test]
+fn a_process_that_is_killed_takes_no_commit_with_it_and_keeps_no_other_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    make(&path);
+    let ours = share(&path).unwrap();
+    ours.busy_timeout(Duration::from_secs(20)).unwrap();
+    let mut said = [0; 4];
+    for round in 0..9_usize {
+        let process = 1 + round % 3;
+        let (mut child, lines) = start(&path, process, u32::MAX);
+        let end = Instant::now() + Duration::from_millis(60 + 17 * round as u64);
+        for line in lines {
+            said[process] += i64::from(is_commit(&line.unwrap()));
+            if Instant::now() > end {
+                break;
+            }
+            add(&ours, 0).unwrap();
+            said[0] += 1;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        add(&ours, 0).unwrap();
+        said[0] += 1;
+    }
+    drop(ours);
+    let found = check(&path);
+    println!("{found:?} found, {said:?} said");
+    assert_eq!(found[0], said[0]);
+    // What was said and not read, and what was committed and not said.
+    assert!(found.iter().zip(said).all(|(found, said)| *found >= said), "{found:?} of {said:?}");
+}
+
+#[test]
+fn who_shares_and_who_does_not_keep_each_other_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    make(&path);
+    let (mut child, mut said) = start(&path, 1, u32::MAX);
+    while !is_commit(&said.next().unwrap().unwrap()) {}
+    for mode in ["", "&mode=ro"] {
+        let uri = format!("file:{}?vfs=esker&busy_timeout=0{mode}", path.display());
+        let refused = open_uri(&uri).unwrap_err();
+        assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DatabaseBusy), "{mode}");
+    }
+    let reads = format!("file:{}?vfs=esker&processes=many&mode=ro", path.display());
+    let reader = open_uri(&reads).unwrap();
+    let before = number(&reader, "SELECT count(*) FROM log");
+    while !is_commit(&said.next().unwrap().unwrap()) {}
+    assert!(before > 0 && number(&reader, "SELECT count(*) FROM log") > before);
+    assert!(reader.execute_batch("DELETE FROM log").is_err());
+    drop(reader);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let wrong = format!("file:{}?vfs=esker&processes=some", path.display());
+    assert!(open_uri(&wrong).is_err());
+    assert!(check(&path)[1] > 0);
+}
