@@ -173,7 +173,7 @@ impl<C: Chip> LaTree<C> {
     /// or a checkpoint when the log is long.
     ///
     /// # Errors
-    /// Errors of the chip; [`Error::Full`](crate::Error::Full) without room for a page.
+    /// Errors of the chip; [`Error::Full`] without room for a page.
     pub fn sync(&mut self) -> Result<()> {
         self.guarded(|tree| {
             if !tree.log.pending.is_empty() {
