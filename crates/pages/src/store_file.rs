@@ -4,7 +4,7 @@
 //! lock, and the waiting openings get it in order of arrival.
 //!
 //! With [`Processes::Many`], several processes have a store open and take turns at writing it
-//! ([`sharing`]).
+//! (`sharing`).
 //!
 //! A name may lead to another file at any moment: the open file is the one that was locked, and it
 //! is compared with the name after it is locked ([`FileId`]).
