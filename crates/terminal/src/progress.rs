@@ -4,6 +4,15 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+const BYTES: &str = "{bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
+const BYTES_WITHOUT_END: &str = "{spinner} {bytes}, {bytes_per_sec}";
+
+/// A bar over the bytes of an input; without a length it counts them.
+#[must_use]
+pub fn bar_of_bytes(length: Option<u64>) -> ProgressBar {
+    bar(length, if length.is_some() { BYTES } else { BYTES_WITHOUT_END })
+}
+
 /// A bar on standard error over `length` units; hidden where that is not a terminal.
 #[must_use]
 pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {

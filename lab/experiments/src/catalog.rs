@@ -4,14 +4,14 @@ use crate::experiment::Experiment;
 use crate::fdtree::{ablation, index_size, level_skipping, lookup_ratio, stall};
 use crate::flash::index_on_ssd;
 use crate::flash::sqlite::{pages, readers, tpcc_readers, workers};
-use crate::flash::trees::{adapt, btree, devices, memory, nand, ssd};
+use crate::flash::trees::{adapt, btree, devices, memory, nand, peers, ssd};
 use crate::lsm::{adaptive, index, keys, levels, load, loosened, payload, sizes, spread};
 use crate::multiversion::{head_leaves, inserts, mixed, published};
 use crate::patch::written;
 use crate::permute::{asymmetry, passes};
 
 /// Every experiment.
-pub const EXPERIMENTS: [Experiment; 32] = [
+pub const EXPERIMENTS: [Experiment; 33] = [
     stall::EXPERIMENT,
     lookup_ratio::EXPERIMENT,
     ablation::EXPERIMENT,
@@ -39,6 +39,7 @@ pub const EXPERIMENTS: [Experiment; 32] = [
     memory::EXPERIMENT,
     ssd::EXPERIMENT,
     devices::EXPERIMENT,
+    peers::EXPERIMENT,
     written::EXPERIMENT,
     readers::EXPERIMENT,
     tpcc_readers::EXPERIMENT,

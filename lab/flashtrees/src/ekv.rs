@@ -2,9 +2,9 @@
 //!
 //! Every transaction of `ekv` writes a file of one erase page of 4 KiB or more. With a transaction
 //! for each change that would be all it does, so changes wait in a sorted buffer, which is counted,
-//! and are written together. The buffer is lost with the power, as changed pages in the caches of
-//! the other trees are. It has no way to read a range backwards: what is in the range is collected
-//! in memory first, which is not counted.
+//! and are written together: when the buffer is full, and by `flush`. The buffer is lost with the
+//! power, as changed pages in the caches of the other trees are. It has no way to read a range
+//! backwards: what is in the range is collected in memory first, which is not counted.
 //!
 //! A full store refuses removals too: those take space as other changes do.
 
@@ -22,10 +22,41 @@ use crate::error::{Error, Result};
 use crate::nor::{ERASE_BYTES, Nor};
 use crate::space::TableIn;
 use crate::tree::{Chip, FlashTree, KeyRange, Memory, Order, Visit};
+use crate::values::{VALUE_BYTES_MAX, Values};
 
-/// Memory of a change in the buffer: key, value, and whether it is a removal.
-const CHANGE_BYTES: usize = 17;
+/// Memory of a change in the buffer beyond its value: the key, and whether it is a removal.
+const CHANGE_BYTES: usize = 9;
 const NAME: &str = "ekv";
+
+/// The most flash of a store, as `ekv` is compiled here.
+pub const FLASH_BYTES_MAX: usize = ekv::config::MAX_PAGE_COUNT * ERASE_BYTES;
+
+/// How the memory of a store is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// All of it in bytes.
+    pub budget: usize,
+    /// The most changes that wait, 1 or more.
+    pub changes_max: usize,
+    /// The length of values.
+    pub values: Values,
+}
+
+impl Settings {
+    /// An eighth of `budget` bytes buffers changes; values have 8 bytes.
+    #[must_use]
+    pub fn of_budget(budget: usize) -> Self {
+        let values = Values::default();
+        let changes_max = budget / 8 / (CHANGE_BYTES + values.bytes());
+        Self { budget, changes_max, values }
+    }
+
+    /// Memory of the buffer, and of what `ekv` holds itself.
+    fn own_bytes<F: Ftl>(&self) -> usize {
+        let buffer = self.changes_max * (CHANGE_BYTES + self.values.bytes());
+        size_of::<Database<Shared<F>, NoopRawMutex>>() + buffer
+    }
+}
 
 /// The adapter to the crate's trait.
 struct Shared<F>(Rc<RefCell<Nor<F>>>);
@@ -56,8 +87,7 @@ pub struct Ekv<F: Ftl> {
     database: Database<Shared<F>, NoopRawMutex>,
     nor: Rc<RefCell<Nor<F>>>,
     buffer: BTreeMap<u64, Option<u64>>,
-    buffer_max: usize,
-    budget: usize,
+    settings: Settings,
 }
 
 fn refused(what: impl std::fmt::Debug) -> Error {
@@ -65,20 +95,18 @@ fn refused(what: impl std::fmt::Debug) -> Error {
 }
 
 impl<F: Ftl> Ekv<F> {
-    /// An empty store in `budget` bytes of memory, an eighth of which buffers changes, over at most
-    /// 4 MiB of flash.
+    /// An empty store over at most [`FLASH_BYTES_MAX`].
     ///
     /// # Errors
     /// A budget that is too small; those of the flash.
-    pub fn new(ftl: F, table: TableIn, budget: usize) -> Result<Self> {
-        let buffer_max = (budget / 8 / CHANGE_BYTES).max(1);
-        let own = size_of::<Database<Shared<F>, NoopRawMutex>>() + buffer_max * CHANGE_BYTES;
-        let nor = Nor::new(ftl, table, ekv::config::MAX_PAGE_COUNT * ERASE_BYTES)?;
-        let taken = own + nor.table_bytes();
-        let nor = nor.with_cache(budget.saturating_sub(taken));
+    pub fn new(ftl: F, table: TableIn, settings: Settings) -> Result<Self> {
+        let settings = Settings { changes_max: settings.changes_max.max(1), ..settings };
+        let nor = Nor::new(ftl, table, FLASH_BYTES_MAX)?;
+        let taken = settings.own_bytes::<F>() + nor.table_bytes();
+        let nor = nor.with_cache(settings.budget.saturating_sub(taken));
         let least = taken + nor.cache_least();
-        if budget < least {
-            let (needed_bytes, budget_bytes) = (least, budget);
+        if settings.budget < least {
+            let (needed_bytes, budget_bytes) = (least, settings.budget);
             return Err(Error::Memory { tree: NAME, needed_bytes, budget_bytes });
         }
         let nor = Rc::new(RefCell::new(nor));
@@ -86,11 +114,12 @@ impl<F: Ftl> Ekv<F> {
         config.random_seed = 1;
         let database = Database::new(Shared(Rc::clone(&nor)), config);
         block_on(database.format())?.map_err(refused)?;
-        Ok(Self { database, nor, buffer: BTreeMap::new(), buffer_max, budget })
+        Ok(Self { database, nor, buffer: BTreeMap::new(), settings })
     }
 
     fn change(&mut self, key: u64, value: Option<u64>) -> Result<()> {
-        if self.buffer.len() >= self.buffer_max && !self.buffer.contains_key(&key) {
+        let is_full = self.buffer.len() >= self.settings.changes_max;
+        if is_full && !self.buffer.contains_key(&key) {
             self.commit()?;
         }
         self.buffer.insert(key, value);
@@ -104,7 +133,10 @@ impl<F: Ftl> Ekv<F> {
             for (key, value) in &self.buffer {
                 let key = key.to_be_bytes();
                 let done = match value {
-                    Some(value) => transaction.write(&key, &value.to_le_bytes()).await,
+                    Some(value) => {
+                        let value = self.settings.values.encode(*value);
+                        transaction.write(&key, value.bytes()).await
+                    }
                     None => transaction.delete(&key).await,
                 };
                 done.map_err(|error| match error {
@@ -129,9 +161,10 @@ impl<F: Ftl> Ekv<F> {
             let transaction = self.database.read_transaction().await;
             let range = from.as_slice()..=to.as_slice();
             let mut cursor = transaction.read_range(range).await.map_err(refused)?;
-            let (mut key, mut value) = ([0; 8], [0; 8]);
-            while cursor.next(&mut key, &mut value).await.map_err(refused)?.is_some() {
-                if !visit(u64::from_be_bytes(key), u64::from_le_bytes(value)) {
+            let (mut key, mut value) = ([0; 8], [0; VALUE_BYTES_MAX]);
+            while let Some((_, len)) = cursor.next(&mut key, &mut value).await.map_err(refused)? {
+                let number = self.settings.values.decode(value.get(..len).unwrap_or_default())?;
+                if !visit(u64::from_be_bytes(key), number) {
                     break;
                 }
             }
@@ -177,13 +210,13 @@ impl<F: Ftl> FlashTree for Ekv<F> {
         if let Some(value) = self.buffer.get(&key) {
             return Ok(*value);
         }
-        let mut value = [0; 8];
+        let mut value = [0; VALUE_BYTES_MAX];
         let read = block_on(async {
             let transaction = self.database.read_transaction().await;
             transaction.read(&key.to_be_bytes(), &mut value).await
         })?;
         match read {
-            Ok(_) => Ok(Some(u64::from_le_bytes(value))),
+            Ok(len) => self.settings.values.decode(value.get(..len).unwrap_or_default()).map(Some),
             Err(ReadError::KeyNotFound) => Ok(None),
             Err(ReadError::Flash(error)) => Err(error.into()),
             Err(other) => Err(refused(other)),
@@ -226,8 +259,8 @@ impl<F: Ftl> FlashTree for Ekv<F> {
 
     fn memory(&self) -> Memory {
         let nor = self.nor.borrow();
-        let own = size_of::<Database<Shared<F>, NoopRawMutex>>() + self.buffer_max * CHANGE_BYTES;
-        Memory { budget: self.budget, tables: own + nor.table_bytes(), cache: nor.cache_bytes() }
+        let tables = self.settings.own_bytes::<F>() + nor.table_bytes();
+        Memory { budget: self.settings.budget, tables, cache: nor.cache_bytes() }
     }
 
     fn chip(&self) -> Chip {

@@ -16,6 +16,7 @@ use esker_latree::{
 use crate::erase_units::{EraseUnits, LayerUnits, timing_of};
 use crate::error::{Error, Result};
 use crate::tree::{Chip, FlashTree, KeyRange, Memory, Order, Visit};
+use crate::values::Values;
 
 /// A chip of the LA-tree, and the simulated flash below it.
 pub trait OverNand: RawChip {
@@ -85,12 +86,13 @@ impl<F: Ftl> RawChip for DeviceChip<F> {
     }
 }
 
-/// An LA-tree with keys and values of 8 bytes.
+/// An LA-tree with keys of 8 bytes.
 #[derive(Debug)]
 pub struct LaTreeMap<C> {
     tree: LaTree<C>,
     name: &'static str,
     budget: usize,
+    values: Values,
 }
 
 impl<N: Nand> LaTreeMap<Simulated<N>> {
@@ -123,7 +125,13 @@ impl<C: OverNand> LaTreeMap<C> {
     fn new(chip: C, options: Options, name: &'static str) -> Result<Self> {
         let budget = options.memory_bytes;
         let tree = LaTree::create(chip, options).map_err(of_latree)?;
-        Ok(Self { tree, name, budget })
+        Ok(Self { tree, name, budget, values: Values::default() })
+    }
+
+    /// The same for values of another length. The tree must be empty.
+    #[must_use]
+    pub fn with_values(self, values: Values) -> Self {
+        Self { values, ..self }
     }
 
     /// What the tree did.
@@ -138,7 +146,7 @@ impl<C: OverNand> FlashTree for LaTreeMap<C> {
     }
 
     fn put(&mut self, key: u64, value: u64) -> Result<()> {
-        self.tree.put(&key.to_be_bytes(), &value.to_be_bytes()).map_err(of_latree)
+        self.tree.put(&key.to_be_bytes(), self.values.encode(value).bytes()).map_err(of_latree)
     }
 
     fn remove(&mut self, key: u64) -> Result<()> {
@@ -147,7 +155,7 @@ impl<C: OverNand> FlashTree for LaTreeMap<C> {
 
     fn get(&mut self, key: u64) -> Result<Option<u64>> {
         let found = self.tree.get(&key.to_be_bytes()).map_err(of_latree)?;
-        found.map(|value| number(&value)).transpose()
+        found.map(|value| self.values.decode(&value)).transpose()
     }
 
     fn range(&mut self, range: KeyRange, visit: &mut Visit<'_>) -> Result<()> {
@@ -159,7 +167,7 @@ impl<C: OverNand> FlashTree for LaTreeMap<C> {
         let end = end.as_ref().map(<[u8; 8]>::as_slice);
         for entry in self.tree.range(&range.from.to_be_bytes(), end, direction) {
             let (key, value) = entry.map_err(of_latree)?;
-            if !visit(number(&key)?, number(&value)?) {
+            if !visit(number(&key)?, self.values.decode(&value)?) {
                 break;
             }
         }
@@ -201,7 +209,7 @@ fn fault(error: Error) -> Fault {
 fn number(bytes: &[u8]) -> Result<u64> {
     let bytes: [u8; 8] = bytes
         .try_into()
-        .map_err(|_| Error::Invariant(format!("an entry has {} bytes, not 8", bytes.len())))?;
+        .map_err(|_| Error::Invariant(format!("a key has {} bytes, not 8", bytes.len())))?;
     Ok(u64::from_be_bytes(bytes))
 }
 

@@ -20,12 +20,13 @@
 //! | [`sequential`] | the log of the crate `sequential-storage`, over [`nor`] |
 //! | [`latree`] | the LA-tree of `esker-latree`, which is compared with them |
 //!
-//! Then [`rivals`] (all of them by name), [`workload`] and [`mod@run`].
+//! Then [`rivals`] (all of them by name), [`values`] (of the last three, longer ones, too),
+//! [`workload`] and [`mod@run`].
 //!
-//! **What is the same for all.** Keys and values have 8 bytes. Every byte is written to simulated
-//! flash and read from it. A tree has a budget of memory: what its tables and buffers leave of it
-//! caches nodes. An operation on flash begins when the one before it has ended, so the device time
-//! of a run is what the chip's clock says at its end.
+//! **What is the same for all.** Keys have 8 bytes, and so have values where nothing else is
+//! said. Every byte is written to simulated flash and read from it. A tree has a budget of memory:
+//! what its tables and buffers leave of it caches nodes. An operation on flash begins when the one
+//! before it has ended, so the device time of a run is what the chip's clock says at its end.
 //!
 //! Device time is that of requests: a collection of garbage in the background delays the next
 //! request of its die, and what is left of it after the last one is not counted.
@@ -55,8 +56,10 @@ pub mod sequential;
 pub mod space;
 pub mod tree;
 pub mod units;
+pub mod values;
 pub mod workload;
 
 pub use bplus::{Backing, Tree};
 pub use error::{Error, Result};
 pub use tree::{Chip, FlashTree, KeyRange, Memory, Order, Visit};
+pub use values::Values;

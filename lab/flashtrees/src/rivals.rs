@@ -6,14 +6,14 @@ use esker_flash::{Ftl, Nand};
 use crate::bftl::{Bftl, Settings};
 use crate::bplus::Tree;
 use crate::btree::PageNodes;
-use crate::ekv::Ekv;
+use crate::ekv::{self, Ekv};
 use crate::erase_units::{LayerUnits, RawUnits, timing_of};
 use crate::error::{Error, Result};
 use crate::flashdb::{Costs, FlashDb};
 use crate::inplace::InPlace;
 use crate::ipl::Ipl;
 use crate::page::LEAF_BYTES;
-use crate::sequential::Sequential;
+use crate::sequential::{self, Sequential};
 use crate::space::{Pages, TableIn};
 use crate::tree::FlashTree;
 
@@ -129,8 +129,11 @@ impl Rival {
                 let nodes = FlashDb::new(Pages::new(ftl, table), costs, budget);
                 Ok(Box::new(Tree::new(nodes, budget)?))
             }
-            Self::Ekv => Ok(Box::new(Ekv::new(ftl, table, budget)?)),
-            Self::Sequential => Ok(Box::new(Sequential::new(ftl, table, budget)?)),
+            Self::Ekv => Ok(Box::new(Ekv::new(ftl, table, ekv::Settings::of_budget(budget))?)),
+            Self::Sequential => {
+                let settings = sequential::Settings::of_budget(budget);
+                Ok(Box::new(Sequential::new(ftl, table, settings)?))
+            }
             Self::BTree | Self::Ipl | Self::InPlace => {
                 let nodes = PageNodes::new(Pages::new(ftl, table), LEAF_BYTES);
                 Ok(Box::new(Tree::new(nodes, budget)?))

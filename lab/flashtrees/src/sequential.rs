@@ -25,12 +25,46 @@ use crate::error::{Error, Result};
 use crate::nor::{ERASE_BYTES, Nor, WORD_BYTES};
 use crate::space::TableIn;
 use crate::tree::{Chip, FlashTree, KeyRange, Memory, Order, Visit};
+use crate::values::{VALUE_BYTES_MAX, Values};
 
 /// Memory of a pointer to a key's item: the key and an address.
 const POINTER_BYTES: usize = 12;
 /// Memory for a page of the log: its state and two addresses.
 const PAGE_BYTES: usize = 9;
+/// Bytes of an item beyond its value: checksum, lengths, key. The rest is filled to whole words.
+const ITEM_BYTES: usize = 16;
+/// A buffer for an item's key and value.
+const BUFFER: [u8; 8 + VALUE_BYTES_MAX] = [0; 8 + VALUE_BYTES_MAX];
 const NAME: &str = "sequential";
+
+/// How the memory and the flash of a map are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// All memory in bytes.
+    pub budget: usize,
+    /// The most keys that are pointed to: fewer where the memory has no room for them.
+    pub pointers_max: usize,
+    /// The most bytes of the log.
+    pub log_bytes_max: usize,
+    /// The length of values.
+    pub values: Values,
+}
+
+impl Settings {
+    /// A quarter of `budget` bytes points to keys; the log has all of the chip, and values have 8
+    /// bytes.
+    #[must_use]
+    pub fn of_budget(budget: usize) -> Self {
+        let pointers_max = budget / 4 / POINTER_BYTES;
+        Self { budget, pointers_max, log_bytes_max: usize::MAX, values: Values::default() }
+    }
+}
+
+/// Bytes of an item in the log.
+#[must_use]
+pub const fn item_bytes(values: Values) -> usize {
+    (ITEM_BYTES + values.bytes()).next_multiple_of(WORD_BYTES)
+}
 
 /// An error of the flash below.
 #[derive(Debug)]
@@ -85,6 +119,8 @@ pub struct Sequential<F: Ftl> {
     budget: usize,
     /// Memory of pointers and of the translation table.
     tables: usize,
+    pointers: usize,
+    values: Values,
 }
 
 fn failed(error: sequential_storage::Error<NorError>) -> Error {
@@ -96,15 +132,18 @@ fn failed(error: sequential_storage::Error<NorError>) -> Error {
 }
 
 impl<F: Ftl> Sequential<F> {
-    /// An empty map in `budget` bytes of memory, a quarter of which points to keys.
+    /// An empty map.
     ///
     /// # Errors
     /// A budget that is too small; a chip that is.
-    pub fn new(ftl: F, table: TableIn, budget: usize) -> Result<Self> {
-        let nor = Nor::new(ftl, table, usize::MAX)?;
+    pub fn new(ftl: F, table: TableIn, settings: Settings) -> Result<Self> {
+        let Settings { budget, pointers_max, log_bytes_max, values } = settings;
+        let nor = Nor::new(ftl, table, log_bytes_max)?;
         let pages = nor.bytes() / ERASE_BYTES;
-        let keys = (budget / 4 / POINTER_BYTES).max(1);
-        let tables = keys * POINTER_BYTES + pages * PAGE_BYTES + nor.table_bytes();
+        let fixed = pages * PAGE_BYTES + nor.table_bytes();
+        let room = budget.saturating_sub(fixed + nor.cache_least()) / POINTER_BYTES;
+        let keys = pointers_max.min(room).max(1);
+        let tables = keys * POINTER_BYTES + fixed;
         let nor = nor.with_cache(budget.saturating_sub(tables));
         let least = tables + nor.cache_least();
         if budget < least {
@@ -121,18 +160,24 @@ impl<F: Ftl> Sequential<F> {
         );
         let nor = Rc::new(RefCell::new(nor));
         let map = MapStorage::new(Adapter(Rc::clone(&nor)), config, pointers);
-        Ok(Self { map, nor, budget, tables })
+        Ok(Self { map, nor, budget, tables, pointers: keys, values })
+    }
+
+    /// The most keys that are pointed to.
+    pub const fn pointers(&self) -> usize {
+        self.pointers
     }
 
     /// All entries, in order.
     fn collect(&mut self) -> Result<BTreeMap<u64, u64>> {
         let mut all = BTreeMap::new();
-        let mut buffer = [0; 32];
+        let mut buffer = BUFFER;
+        let values = self.values;
         block_on(async {
             let mut items = self.map.fetch_all_items(&mut buffer).await.map_err(failed)?;
-            let mut buffer = [0; 32];
-            while let Some((key, value)) = items.next::<u64>(&mut buffer).await.map_err(failed)? {
-                all.insert(key, value);
+            let mut buffer = BUFFER;
+            while let Some((key, value)) = items.next::<&[u8]>(&mut buffer).await.map_err(failed)? {
+                all.insert(key, values.decode(value)?);
             }
             Ok(all)
         })?
@@ -145,15 +190,18 @@ impl<F: Ftl> FlashTree for Sequential<F> {
     }
 
     fn put(&mut self, key: u64, value: u64) -> Result<()> {
-        block_on(self.map.store_item(&mut [0; 32], &key, &value))?.map_err(failed)
+        let value = self.values.encode(value);
+        block_on(self.map.store_item(&mut { BUFFER }, &key, &value.bytes()))?.map_err(failed)
     }
 
     fn remove(&mut self, key: u64) -> Result<()> {
-        block_on(self.map.remove_item(&mut [0; 32], &key))?.map_err(failed)
+        block_on(self.map.remove_item(&mut { BUFFER }, &key))?.map_err(failed)
     }
 
     fn get(&mut self, key: u64) -> Result<Option<u64>> {
-        block_on(self.map.fetch_item::<u64>(&mut [0; 32], &key))?.map_err(failed)
+        let (mut buffer, values) = (BUFFER, self.values);
+        let found = block_on(self.map.fetch_item::<&[u8]>(&mut buffer, &key))?.map_err(failed)?;
+        found.map(|value| values.decode(value)).transpose()
     }
 
     fn range(&mut self, range: KeyRange, visit: &mut Visit<'_>) -> Result<()> {

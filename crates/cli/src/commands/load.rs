@@ -23,8 +23,6 @@ use crate::text::{Format, Line, LineError, LineSplitter};
 const BATCH_LINES: usize = 1024;
 const BATCH_BYTES: usize = 256 * 1024;
 const REPORT_INTERVAL: Duration = Duration::from_millis(300);
-const BAR: &str = "{bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
-const SPINNER: &str = "{spinner} {bytes}, {bytes_per_sec}";
 
 /// The progress of the load, in lines of the input from its start (skipped ones included).
 #[derive(Clone, Copy, Debug, Default)]
@@ -181,13 +179,12 @@ struct Reporter {
 
 impl Reporter {
     fn new(json: bool, length_bytes: Option<u64>) -> Self {
-        let template = if length_bytes.is_some() { BAR } else { SPINNER };
         Self {
             started: Instant::now(),
             pace: Pace::new(REPORT_INTERVAL),
             output: Output::new(),
             refused: None,
-            bar: (!json).then(|| progress::bar(length_bytes, template)),
+            bar: (!json).then(|| progress::bar_of_bytes(length_bytes)),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::experiment::{Prediction, Series, metric};
 use crate::lsm::phases::{LAST_FULL, LEVELS, OCCUPANCY};
 
 /// Everything that is compared.
-const SYSTEMS: [&str; 124] = [
+const SYSTEMS: [&str; 130] = [
     "XM",
     "DS",
     "FC",
@@ -135,10 +135,16 @@ const SYSTEMS: [&str; 124] = [
     "BFTL, all memory, card",
     "IPL, card",
     "B+tree, card",
+    "LA-tree, 16 B",
+    "ekv, 16 B",
+    "sequential-storage, 16 B",
+    "LA-tree, 64 B",
+    "ekv, 64 B",
+    "sequential-storage, 64 B",
 ];
 
 /// The metrics that any prediction asks for, those of the places aside.
-const METRICS: [&str; 55] = [
+const METRICS: [&str; 60] = [
     "longest_us",
     "insert_max_us",
     "requests_per_second",
@@ -194,6 +200,11 @@ const METRICS: [&str; 55] = [
     "failed",
     "notpm",
     "device_micros",
+    "synced_update_micros",
+    "batched_update_micros",
+    "hit_micros",
+    "miss_micros",
+    "range_micros",
 ];
 
 /// The places of insertions into multiversion indexes.

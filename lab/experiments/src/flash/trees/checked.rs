@@ -29,6 +29,29 @@ impl Checked {
         let keys: Vec<u64> = self.map.keys().copied().collect();
         keys.into_iter().try_for_each(|key| self.get(key).map(drop))
     }
+
+    /// Compares all entries in one pass: lookups of all keys may take too long.
+    ///
+    /// # Errors
+    /// Those of [`Checked::finish`].
+    pub(super) fn finish_in_one_pass(mut self) -> Result<()> {
+        let (name, map) = (self.tree.name(), &self.map);
+        let (mut found, mut wrong) = (0, None);
+        self.tree.range(KeyRange::ALL, &mut |key, value| {
+            found += 1;
+            if map.get(&key) != Some(&value) {
+                wrong = Some(key);
+            }
+            wrong.is_none()
+        })?;
+        if let Some(key) = wrong {
+            return Err(Error::Invariant(format!("{name} has a wrong entry for {key}")));
+        }
+        if found == map.len() {
+            return Ok(());
+        }
+        Err(Error::Invariant(format!("{name} has {found} entries, not {}", map.len())))
+    }
 }
 
 impl FlashTree for Checked {
@@ -98,5 +121,19 @@ mod tests {
         assert!(tree.get(1).is_err());
         tree.map.insert(2, 2);
         assert!(tree.finish().is_err());
+    }
+
+    #[test]
+    fn a_pass_finds_wrong_and_missing_entries() {
+        let with = |key: u64, value: u64| {
+            let made = Device::SmallBlocks.make(System::Rival(Rival::BTree), 64, 128 << 10);
+            let mut tree = Checked::new(made.unwrap());
+            (0..100).for_each(|key| tree.put(key, 10 * key).unwrap());
+            tree.map.insert(key, value);
+            tree.finish_in_one_pass().is_ok()
+        };
+        assert!(with(7, 70));
+        assert!(!with(7, 71));
+        assert!(!with(100, 0));
     }
 }

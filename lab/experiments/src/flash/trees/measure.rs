@@ -99,7 +99,7 @@ impl System {
 }
 
 /// Whether memory or room was too little, which is a finding and not the end of the experiment.
-fn is_refusal(error: &esker_flashtrees::Error) -> bool {
+pub(super) fn is_refusal(error: &esker_flashtrees::Error) -> bool {
     use esker_flash::Error as Flash;
     use esker_flashtrees::Error as Tree;
     let is_flash = |of: &Flash| matches!(of, Flash::Full(_) | Flash::Geometry(_));

@@ -2,7 +2,7 @@
 //!
 //! `checked` compares each answer with a map; `chips` has the chips and devices; `measure` runs
 //! systems on them, whose clocks say what an operation takes; `table` has what both tables of the
-//! slides share; [`nand`], [`ssd`], [`adapt`], [`btree`], [`memory`] and [`devices`] are
+//! slides share; [`nand`], [`ssd`], [`adapt`], [`btree`], [`memory`], [`devices`] and [`peers`] are
 //! experiments. Time and randomness are simulated: what is counted is the same on every machine.
 
 pub mod adapt;
@@ -13,5 +13,6 @@ pub mod devices;
 mod measure;
 pub mod memory;
 pub mod nand;
+pub mod peers;
 pub mod ssd;
 mod table;

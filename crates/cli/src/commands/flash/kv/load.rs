@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use clap::Args;
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
+use esker_terminal::progress;
 use esker_terminal::signals::Interrupt;
-use indicatif::HumanCount;
+use indicatif::{HumanCount, ProgressBar};
 use serde_json::json;
 
 use super::Image;
@@ -40,11 +41,14 @@ struct Loader<'a> {
     format: Format,
     lines: u64,
     synced: u64,
+    bar: ProgressBar,
 }
 
 pub(super) fn run(args: &Load) -> Result<(), Failure> {
     let input = Input::open(&args.file)?;
     let interrupt = Interrupt::install()?;
+    let length = input.length_bytes();
+    let bar = if args.json { ProgressBar::hidden() } else { progress::bar_of_bytes(length) };
     let mut loader = Loader {
         tree: open_to_write(&args.image)?,
         image: &args.image,
@@ -52,10 +56,12 @@ pub(super) fn run(args: &Load) -> Result<(), Failure> {
         format: args.format.into(),
         lines: 0,
         synced: 0,
+        bar,
     };
     let read = loader.pump(&input, &interrupt);
     // Also after a failure: what came before it is promised to be stored.
     let ended = read.and(loader.sync());
+    loader.bar.finish_and_clear();
     let lines = loader.synced;
     ended.map_err(|failure| match lines {
         0 => failure,
@@ -76,7 +82,10 @@ impl Loader<'_> {
         let mut splitter = LineSplitter::new(self.format.line_bytes_max());
         loop {
             match input.next(interrupt)? {
-                Event::Chunk(chunk) => splitter.feed(&chunk, &mut |line| self.take(line))?,
+                Event::Chunk(chunk) => {
+                    splitter.feed(&chunk, &mut |line| self.take(line))?;
+                    self.bar.inc(chunk.len() as u64);
+                }
                 // If the input arrives line by line, every line is durable soon after.
                 Event::Idle => self.sync()?,
                 Event::End => return splitter.finish(&mut |line| self.take(line)),
