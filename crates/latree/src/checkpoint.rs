@@ -13,7 +13,8 @@
 //!                   root u32 | fragments u16, for each: pages u32, for each: address u32, prefix
 //!                   8 bytes | operations u32, entries
 //! ```
-//! The owner in the pages' headers is the number of the checkpoint.
+//! The owner in the pages' headers is the number of the checkpoint. The level in that of a log page
+//! is 1 if all log pages before it were durable when it was programmed: they must be there then.
 //!
 //! K1: a page that a checkpoint needs is not erased before the next one is complete (S1, S2). K2:
 //! numbers ascend, also those of checkpoints that were interrupted. K3: what a checkpoint needs is
@@ -162,9 +163,11 @@ impl<C: Chip> LaTree<C> {
         }
         let mut payload = Vec::from(self.log.programmed.to_le_bytes());
         payload.extend_from_slice(&self.log.pending);
-        let at = self.flash.write(Kind::Log, 0, self.log.number, &payload)?;
+        let level = u8::from(self.log.is_synced);
+        let at = self.flash.write(Kind::Log, level, self.log.number, &payload)?;
         self.log.pages.push(at);
         self.log.programmed += 1;
+        self.log.is_synced = false;
         self.log.pending.clear();
         Ok(())
     }
@@ -179,7 +182,9 @@ impl<C: Chip> LaTree<C> {
             if !tree.log.pending.is_empty() {
                 tree.program_log()?;
             }
-            tree.flash.sync()
+            tree.flash.sync()?;
+            tree.log.is_synced = true;
+            Ok(())
         })
     }
 }

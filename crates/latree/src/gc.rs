@@ -6,6 +6,8 @@
 //! A buffer with a page in the block is emptied, which frees all its pages; where there is too
 //! little room for that, or an emptying is under way, the page is moved.
 
+use alloc::vec::Vec;
+
 use crate::buffer::SubtreeId;
 use crate::chip::{BlockNo, Chip, PageNo, Read};
 use crate::error::{Error, Result};
@@ -101,31 +103,19 @@ impl<C: Chip> LaTree<C> {
                 }
                 continue;
             }
-            let victim = self.victim(collected);
-            let Some(victim) = victim.filter(|_| collected < self.flash.chip.blocks()) else {
+            let victims = self.victims(collected == 0);
+            if victims.is_empty() || collected >= self.flash.chip.blocks() as usize {
                 // A checkpoint also frees the log.
                 if releasable > 0 || self.log.programmed > 3 {
                     self.checkpoint()?;
                     continue;
                 }
                 return Err(Error::Full);
-            };
-            if !self.can_collect(victim) {
-                if releasable == 0 {
-                    return Err(Error::Full);
-                }
-                self.checkpoint()?;
-                continue;
             }
-            self.collect(victim)?;
-            collected += 1;
-            let block = self.flash.space.block(victim);
-            if block.is_some_and(|block| block.live > 0) {
-                return Err(Error::Damaged {
-                    page: self.flash.space.first_page(victim),
-                    what: "pages of its block are needed and cannot be found",
-                });
+            for victim in &victims {
+                self.collect(*victim, &victims)?;
             }
+            collected += victims.len();
             if self.flash.space.free_blocks() <= 4 {
                 self.checkpoint()?;
             }
@@ -133,40 +123,52 @@ impl<C: Chip> LaTree<C> {
         Ok(())
     }
 
-    /// The block to collect: that with the fewest live pages; the least worn one now and then, when
-    /// the chip is worn unevenly. None if that would gain nothing. A block that this collection has
-    /// filled is left: the nodes above those that are moved are written with each of them, and the
-    /// block that has them would be chosen again and again.
-    fn victim(&self, collected: u32) -> Option<BlockNo> {
+    /// The blocks to collect: those with the fewest live pages; the least worn one now and then,
+    /// when the chip is worn unevenly. None that would gain nothing, and as many as there is room
+    /// to move: what is above their nodes is written once. A block that this collection has filled
+    /// is left, or the one with the nodes above would be chosen again and again.
+    fn victims(&self, is_first: bool) -> Vec<BlockNo> {
         let space = &self.flash.space;
         let closed = || {
             let used = space.numbered().filter(|(_, block)| block.live > 0);
             used.filter(|(_, block)| block.state == State::Closed && !block.is_opened)
         };
         let (least, greatest) = space.wear();
-        if greatest - least > WEAR_SPREAD_MAX && collected == 0 {
+        if greatest - least > WEAR_SPREAD_MAX && is_first {
             let coldest = closed().map(|(number, _)| (space.erases(number), number)).min();
             let worn = coldest.filter(|(erases, _)| greatest - erases > WEAR_SPREAD_MAX);
             if let Some((_, number)) = worn {
-                return Some(number);
+                return Vec::from([number]);
             }
         }
-        let (live, number) = closed().map(|(number, block)| (block.live, number)).min()?;
-        (u32::from(live) * 16 < space.pages_per_block() * 15).then_some(number)
+        let most = (self.flash.chip.blocks() as usize / 16).clamp(1, 16);
+        let (mut victims, mut moved) = (Vec::new(), 0);
+        let mut last = None;
+        while victims.len() < most {
+            let others = closed().map(|(number, block)| (block.live, number));
+            last = others.filter(|other| last.is_none_or(|last| *other > last)).min();
+            let Some((live, number)) = last else { break };
+            moved += usize::from(live);
+            let is_gain = u32::from(live) * 16 < space.pages_per_block() * 15;
+            if !is_gain || !self.can_move(moved) {
+                break;
+            }
+            victims.push(number);
+        }
+        victims
     }
 
-    /// Whether there is room to move all that is live in a block, each node with those above it in
-    /// its subtree, and for a checkpoint after that.
-    fn can_collect(&self, victim: BlockNo) -> bool {
-        let live = self.flash.space.block(victim).map_or(0, |block| usize::from(block.live));
-        let pages = live * usize::from(self.k()) + self.checkpoint_pages(self.table.pool_bytes());
+    /// Whether there is room to move so many nodes, each with those above it in its subtree, and
+    /// for a checkpoint after that.
+    fn can_move(&self, nodes: usize) -> bool {
+        let pages = nodes * usize::from(self.k()) + self.checkpoint_pages(self.table.pool_bytes());
         // Of two streams a block may be full.
         let blocks = pages.div_ceil(self.flash.space.pages_per_block() as usize) + 2;
         self.flash.space.free_blocks() >= blocks
     }
 
-    /// Moves what is live in a block elsewhere.
-    fn collect(&mut self, victim: BlockNo) -> Result<()> {
+    /// Moves what is live in a block elsewhere, and the nodes of the same subtrees in others.
+    fn collect(&mut self, victim: BlockNo, all: &[BlockNo]) -> Result<()> {
         self.stats.collected_blocks += 1;
         let first = self.flash.space.first_page(victim);
         for index in 0..self.flash.space.pages_per_block() {
@@ -179,17 +181,21 @@ impl<C: Chip> LaTree<C> {
             let Some(((key, _), _)) = page::first(page::payload(&bytes)) else { continue };
             match header.kind {
                 _ if read != Read::Data => {}
-                Kind::Node => self.move_node(victim, at, header.level, key)?,
+                Kind::Node => self.move_node(all, at, header.level, key)?,
                 Kind::Fragment => self.move_fragment(at, key, &bytes)?,
                 Kind::Checkpoint | Kind::Log => {}
             }
         }
+        if self.flash.space.block(victim).is_some_and(|block| block.live > 0) {
+            let what = "pages of its block are needed and cannot be found";
+            return Err(Error::Damaged { page: first, what });
+        }
         Ok(())
     }
 
-    /// Moves a node if it is part of the tree, with all nodes of its subtree that are in the block:
-    /// what is above them is written once.
-    fn move_node(&mut self, victim: BlockNo, at: PageNo, level: u8, key: &[u8]) -> Result<()> {
+    /// Moves a node if it is part of the tree, with all nodes of its subtree that are in blocks to
+    /// collect: what is above them is written once.
+    fn move_node(&mut self, all: &[BlockNo], at: PageNo, level: u8, key: &[u8]) -> Result<()> {
         if level > self.table.get(self.root)?.level {
             return Ok(());
         }
@@ -200,16 +206,16 @@ impl<C: Chip> LaTree<C> {
         }
         let id = spot.id;
         let (root, level) = (self.table.get(id)?.root, self.table.get(id)?.level);
-        match self.move_below(victim, root, level)? {
+        match self.move_below(all, root, level)? {
             Some(root) => self.table.set_root(id, root, level),
             None => Ok(()),
         }
     }
 
-    /// Moves a node and those below it in its subtree, as far as they are in a block. Answers the
-    /// address that the node has now, if it is another.
-    fn move_below(&mut self, victim: BlockNo, at: PageNo, level: u8) -> Result<Option<PageNo>> {
-        let is_moved = self.flash.space.block_of(at) == victim;
+    /// Moves a node and those below it in its subtree, as far as they are in these blocks. Answers
+    /// the address that the node has now, if it is another.
+    fn move_below(&mut self, all: &[BlockNo], at: PageNo, level: u8) -> Result<Option<PageNo>> {
+        let is_moved = all.contains(&self.flash.space.block_of(at));
         let has_nodes = level > bottom(level, self.k());
         if !is_moved && !has_nodes {
             return Ok(None);
@@ -220,7 +226,7 @@ impl<C: Chip> LaTree<C> {
         if has_nodes {
             for (key, value) in page::entries(page::payload(&node)) {
                 let child = PageNo(page::child(value));
-                let moved = self.move_below(victim, child, level - 1)?;
+                let moved = self.move_below(all, child, level - 1)?;
                 is_changed |= moved.is_some();
                 children.push(key, moved.unwrap_or(child).0);
             }

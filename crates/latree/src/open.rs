@@ -121,15 +121,13 @@ impl<C: Chip> LaTree<C> {
         self.flush_excess()
     }
 
-    /// Reads the first page of every block, and all pages of checkpoints and logs.
+    /// Reads the first page of every block, or two, and all pages of checkpoints and logs.
     fn survey(&mut self) -> Result<Survey> {
         let mut survey = Survey::default();
         for block in (0..self.flash.chip.blocks()).map(BlockNo) {
             let first = self.flash.space.first_page(block);
-            let (read, bytes) = self.flash.read_raw(first)?;
-            survey.note(first, read, &bytes);
             self.flash.space.set_state(block, State::Closed);
-            let Decoded::Ours(header) = page::decode(&bytes) else { continue };
+            let Some(header) = self.header_of(first, &mut survey)? else { continue };
             self.flash.space.set_erases(block, header.erases);
             if matches!(header.kind, Kind::Checkpoint | Kind::Log) {
                 survey.meta.push(block);
@@ -146,6 +144,21 @@ impl<C: Chip> LaTree<C> {
         Ok(survey)
     }
 
+    /// The header of the first page of a block; where that is damaged, of the second, so that it
+    /// does not hide the others.
+    fn header_of(&mut self, first: PageNo, survey: &mut Survey) -> Result<Option<Header>> {
+        for at in [first, PageNo(first.0 + 1)] {
+            let (read, bytes) = self.flash.read_raw(at)?;
+            survey.note(at, read, &bytes);
+            match page::decode(&bytes) {
+                Decoded::Ours(header) => return Ok(Some(header)),
+                _ if read == Read::Erased => return Ok(None),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// The pages of a checkpoint up to its last, and of its log as far as it is complete, in these
     /// blocks. One that was programmed again, because its block failed, may be there twice.
     fn find(
@@ -155,6 +168,7 @@ impl<C: Chip> LaTree<C> {
         last: u32,
     ) -> Result<(Vec<PageNo>, Vec<PageNo>)> {
         let (mut pages, mut log) = (BTreeMap::new(), BTreeMap::new());
+        let mut durable = 0;
         for block in blocks {
             let first = self.flash.space.first_page(*block);
             for at in (0..self.flash.space.pages_per_block()).map(|index| PageNo(first.0 + index)) {
@@ -165,7 +179,10 @@ impl<C: Chip> LaTree<C> {
                 let index = page::u32_at(page::payload(&bytes), 0).unwrap_or(u32::MAX);
                 match header.kind {
                     Kind::Checkpoint if header.owner == number => drop(pages.insert(index, at)),
-                    Kind::Log if header.owner == number => drop(log.insert(index, at)),
+                    Kind::Log if header.owner == number => {
+                        durable = durable.max(if header.level == 1 { index } else { 0 });
+                        log.insert(index, at);
+                    }
                     _ => {}
                 }
             }
@@ -179,6 +196,12 @@ impl<C: Chip> LaTree<C> {
             return Err(Error::Damaged {
                 page: pages.last().copied().unwrap_or(PageNo(0)),
                 what: "the page of its checkpoint after it is not there",
+            });
+        }
+        if (log.len() as u64) < u64::from(durable) {
+            return Err(Error::Damaged {
+                page: log.last().or(pages.last()).copied().unwrap_or(PageNo(0)),
+                what: "the page of its log after it is not there",
             });
         }
         Ok((pages, log))

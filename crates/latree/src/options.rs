@@ -5,9 +5,6 @@
 //! *pool* of operations that wait in memory and the *cache* of nodes; their shares follow the
 //! workload. Where descriptors take a third, the buffers that hold most are emptied; where the
 //! table of subtrees leaves room for the least pool and cache alone, puts are refused.
-//!
-//! Pool and log have at most a sixteenth of the chip each, because a checkpoint writes the pool,
-//! and blocks are kept free for both. Of more memory, the cache has the rest.
 
 use alloc::format;
 
@@ -72,18 +69,14 @@ pub(crate) struct Plan {
     pub fragments_max: usize,
     /// Log pages after which a checkpoint is made.
     pub log_pages_max: u32,
-    /// The most bytes of the pool, whatever the memory.
-    pool_most: usize,
+    /// The most bytes of the pool.
+    pool_max: usize,
     page_bytes: usize,
 }
 
 /// The fewest pages of pool and cache.
 const POOL_PAGES_MIN: usize = 4;
 const CACHE_PAGES_MIN: usize = 8;
-/// The fewest pages after which the log leads to a checkpoint.
-const LOG_PAGES_MIN: usize = 8;
-/// The parts of a chip of which pool and log have at most one each.
-const CHIP_PARTS: usize = 16;
 
 /// The least memory of pool and cache.
 const fn pool_and_cache_min(page_bytes: usize) -> usize {
@@ -124,10 +117,12 @@ impl Plan {
             let needed_bytes = needed.max(needed + (needed / 15).saturating_sub(2 * page));
             return Err(Error::Memory { needed_bytes, given_bytes: memory });
         };
-        let pages_most = blocks as usize * in_block as usize / CHIP_PARTS;
-        let log_pages_max = (shared / page).min(pages_most).max(LOG_PAGES_MIN) as u32;
-        let pool_most = pages_most.max(POOL_PAGES_MIN).saturating_mul(page);
-        Ok(Self { shared, batch, fragments_max, log_pages_max, pool_most, page_bytes: page })
+        // A checkpoint has the whole pool, and a recovery writes what is in the log: both have room
+        // in reserve, which must be a part of the chip.
+        let pages = blocks as usize * in_block as usize / 8;
+        let log_pages_max = (shared / page).min(pages).max(8) as u32;
+        let pool_max = pages.max(POOL_PAGES_MIN).saturating_mul(page);
+        Ok(Self { shared, batch, fragments_max, log_pages_max, pool_max, page_bytes: page })
     }
 
     /// The bytes of the pool and the pages of the cache, when subtrees and descriptors take
@@ -135,7 +130,7 @@ impl Plan {
     pub(crate) fn divide(&self, taken: usize, filled: usize, parts: usize) -> (usize, usize) {
         let left = self.shared.saturating_sub(taken);
         let least = POOL_PAGES_MIN * self.page_bytes;
-        let pool = (left / parts.max(2)).clamp(least, self.pool_most.max(least));
+        let pool = (left / parts.max(2)).min(self.pool_max).max(least);
         let pages = left.saturating_sub(pool.max(filled)) / (self.page_bytes + CACHED_BYTES);
         (pool, pages.max(CACHE_PAGES_MIN))
     }

@@ -23,19 +23,30 @@ impl<C: Chip> LaTree<C> {
         }
         // Removals and the moves of an emptying need room when puts have none.
         let parts = if is_put { 13 } else { 15 };
+        if !self.has_at_most(parts)? && self.log.programmed > 3 {
+            // A long log is no reason to refuse, and without it there is more room for emptying.
+            self.make_room(0)?;
+            self.checkpoint()?;
+            self.has_at_most(parts)?;
+        }
         if self.used_sixteenths() > parts {
-            while self.used_sixteenths() > parts && self.relieve()? {}
-            if self.used_sixteenths() > parts && self.log.programmed > 3 {
-                // A long log is no reason to refuse.
-                self.make_room(0)?;
-                self.checkpoint()?;
-            }
-            if self.used_sixteenths() > parts {
-                return Err(Error::Full);
-            }
+            return Err(Error::Full);
         }
         self.flush_excess()?;
         self.empty_due()
+    }
+
+    /// Whether so many sixteenths of the pages are in use at most, when buffers were emptied as
+    /// far as that is necessary and there is room for it.
+    fn has_at_most(&mut self, parts: u64) -> Result<bool> {
+        while self.used_sixteenths() > parts {
+            match self.relieve() {
+                Ok(true) => {}
+                Ok(false) | Err(Error::Full) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn too_many_subtrees(&self) -> Error {

@@ -59,6 +59,8 @@ pub(crate) struct Log {
     pub programmed: u32,
     /// Operations that are not yet programmed, as entries.
     pub pending: Vec<u8>,
+    /// Whether all of its pages are durable.
+    pub is_synced: bool,
 }
 
 /// A node on the way down.

@@ -5,7 +5,7 @@ use esker_flash::nand::{BlockId, Cause, Lpn, PageKind, Ppn, Spare};
 use esker_harness::random::Random;
 use esker_latree::{Buffering, Direction, Error, LaTree, Options, Scan};
 
-use crate::common::{Flash, Tree, large_pages, options, small_pages};
+use crate::common::{Flash, Tree, chip, large_pages, options, small_pages};
 use crate::history::{Model, compare};
 
 fn small() -> Options {
@@ -105,6 +105,46 @@ fn the_greatest_numbers_of_pages_are_no_overflow() {
             tree.sync().unwrap();
             let mut tree = Tree::open(tree.into_chip(), small()).unwrap();
             assert_eq!(tree.get(b"key").unwrap().unwrap(), b"value");
+        }
+    }
+}
+
+/// The number of a checkpoint or log page, its index, and whether it is a checkpoint's.
+fn meta(bytes: &[u8]) -> Option<(u32, u32, bool)> {
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    matches!(bytes[3], 3 | 4).then(|| (number(16), number(28), bytes[3] == 3))
+}
+
+#[test]
+fn a_damaged_checkpoint_or_log_is_no_reason_to_open_an_older_state() {
+    let (mut tree, mut number) = (Tree::create(small_pages(60), small()).unwrap(), 0_u32);
+    for rounds in 0..6 {
+        let before = tree.stats().checkpoints;
+        while tree.stats().checkpoints < before + 1 + rounds % 2 {
+            number += 1;
+            let key = number.wrapping_mul(0x9E37_79B9).to_be_bytes();
+            tree.put(&key, &number.to_be_bytes()).unwrap();
+        }
+        for synced in 0..3_u8 {
+            tree.put(b"last", &[synced]).unwrap();
+            tree.sync().unwrap();
+        }
+        let mut chip = tree.chip().clone();
+        let found: Vec<_> =
+            (0..60 * 32).filter_map(|at| Some((meta(&page(&mut chip, at)?)?, at))).collect();
+        let newest = found.iter().filter(|((.., is_checkpoint), _)| *is_checkpoint).max();
+        let newest = newest.unwrap().0.0;
+        let logged = found
+            .iter()
+            .filter(|((number, _, is_checkpoint), _)| *number == newest && !is_checkpoint);
+        let last = logged.map(|((_, index, _), _)| *index).max().unwrap();
+        assert!(last >= 2, "{last}");
+        for ((number, index, is_checkpoint), at) in found {
+            // The last page of a log that is damaged cannot be told from one that was cut.
+            if number == newest && (is_checkpoint || index < last) {
+                let opened = Tree::open(with_damage(&chip, at, 8), small()).map(drop);
+                assert!(matches!(opened, Err(Error::Damaged { .. })), "page {index}: {opened:?}");
+            }
         }
     }
 }
@@ -230,6 +270,29 @@ fn a_full_chip_refuses_puts_and_still_removes() {
         tree.sync().unwrap();
         let mut tree = Tree::open(tree.into_chip(), small()).unwrap();
         compare(&mut tree, &model).unwrap();
+    }
+}
+
+#[test]
+fn a_full_chip_of_small_blocks_is_not_worn_by_what_is_refused() {
+    for levels in 2..=3 {
+        let options = Options { subtree_levels: levels, memory_bytes: 78 << 10, ..small() };
+        let random = Random::new(levels.into());
+        let mut tree = Tree::create(chip(150, 8, 512), options).unwrap();
+        let mut model = Model::new();
+        for _ in 0..12_000 {
+            let (key, value) = (random.bytes(8), random.bytes(random.index(60)));
+            match tree.put(&key, &value) {
+                Ok(()) => drop(model.insert(key, value)),
+                Err(error) => assert_eq!(error, Error::Full),
+            }
+            let known = model.keys().nth(random.index(100)).unwrap_or(&vec![]).clone();
+            assert_eq!(tree.get(&known).unwrap().as_ref(), model.get(&known));
+        }
+        compare(&mut tree, &model).unwrap();
+        let stats = tree.stats();
+        assert!(model.len() > 4000, "{levels} levels: full with {} keys", model.len());
+        assert!(stats.flash.erases < 5000, "{levels} levels: {stats:?}");
     }
 }
 

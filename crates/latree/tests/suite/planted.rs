@@ -53,6 +53,16 @@ fn a_fragment_older_than_the_pool_is_found() {
 }
 
 #[test]
+fn a_part_that_is_moved_past_older_fragments_is_found() {
+    // About as many buffers below as decide whether a part is moved down or flushed.
+    is_found(Bug::PartPastFragments, |seed| {
+        let shape = Shape { keys: 200 + 50 * seed, value_bytes: 24, lookups: 20, removals: 33 };
+        let options = options(24 << 10, 1, Scan::Sorted, Buffering::Adaptive);
+        history(small_pages(96), options, &shape, seed, 30_000).map(drop)
+    });
+}
+
+#[test]
 fn a_dead_fragment_that_is_copied_is_found() {
     is_found_by_reads(Bug::DeadFragmentCopied, 24, 4000, 2);
 }
