@@ -22,7 +22,7 @@ use super::super::measure::MEMORY_BYTES;
 /// Updates between two commits, where they are made in batches.
 pub(super) const BATCH: u64 = 64;
 /// Bytes of the chip for each byte of entries.
-const ROOM: u64 = 4;
+pub(super) const ROOM: u64 = 4;
 /// Bytes of a log for each byte of its items.
 const LOG_ROOM: usize = 2;
 /// Keys of a log that is filled: there are pointers for all of them.
@@ -34,6 +34,8 @@ const KEY_BYTES: u64 = 8;
 pub(super) struct Entries {
     pub keys: u64,
     pub values: Values,
+    /// Bytes of the chip for each byte of them.
+    pub room: u64,
 }
 
 impl Entries {
@@ -44,7 +46,7 @@ impl Entries {
 
     /// Blocks of the chip.
     pub(super) fn blocks(self) -> u32 {
-        Device::SmallBlocks.blocks_for(ROOM * self.keys * self.bytes())
+        Device::SmallBlocks.blocks_for(self.room * self.keys * self.bytes())
     }
 
     /// The log in which these keys are stored.
@@ -85,8 +87,6 @@ pub(super) struct Made {
 }
 
 impl Store {
-    pub(super) const ALL: [Self; 3] = [Self::LaTree, Self::Ekv, Self::Sequential];
-
     /// Its name in results.
     pub(super) const fn name(self) -> &'static str {
         match self {
