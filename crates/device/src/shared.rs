@@ -12,6 +12,7 @@ use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, fstatfs, open};
 use rustix::io::Errno;
@@ -52,6 +53,18 @@ pub trait Shared: Send + Sync + Debug {
     /// # Errors
     /// As [`Shared::try_lock`].
     fn is_locked(&self, byte: u64) -> Result<bool>;
+
+    /// Sleeps while a word is `value`, until any opening calls [`Shared::wake`] for that word, or
+    /// for `time`. It may return earlier, and without a reason; where there is nothing to wake it,
+    /// it sleeps for a millisecond at most.
+    fn wait(&self, at: usize, value: u64, time: Duration) {
+        if self.load(at) == value {
+            std::thread::sleep(time.min(Duration::from_millis(1)));
+        }
+    }
+
+    /// Wakes all that wait for a word, in whichever process. The word must have changed before.
+    fn wake(&self, _at: usize) {}
 }
 
 /// A file of a fixed length that is mapped into memory.
@@ -166,5 +179,13 @@ impl Shared for SharedFile {
 
     fn is_locked(&self, byte: u64) -> Result<bool> {
         self.lock.is_byte_locked(byte).map_err(|errno| self.failed(errno))
+    }
+
+    fn wait(&self, at: usize, value: u64, time: Duration) {
+        self.mapping.wait(at, value, time);
+    }
+
+    fn wake(&self, at: usize) {
+        self.mapping.wake(at);
     }
 }

@@ -1,13 +1,25 @@
 //! A mapped file and its byte locks, between openings and processes. In a test of its own: children
 //! close what their parent has locked, whose numbers other tests may count on.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use esker_device::forked::{Child, Ended};
 use esker_device::shared::{Shared, SharedFile};
 
 const BYTES: usize = 64 * 1024;
 
+/// Held by each test: a child has the locks of its parent's other threads for a moment.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn openings_share_words_and_exclude_each_other_from_bytes() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("meeting");
     let (one, other) =
@@ -30,6 +42,7 @@ fn openings_share_words_and_exclude_each_other_from_bytes() {
 
 #[test]
 fn a_lock_ends_with_its_process_and_is_not_a_childs() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("meeting");
     let ours = SharedFile::open(&path, BYTES).unwrap();
@@ -48,4 +61,33 @@ fn a_lock_ends_with_its_process_and_is_not_a_childs() {
     assert_eq!(child.wait(), Ended::Answer(0));
     assert_eq!((ours.load(0), ours.load(1)), (0, 5));
     assert!(!ours.is_locked(2).unwrap() && ours.try_lock(2).unwrap());
+}
+
+#[test]
+fn who_waits_for_a_word_is_woken_by_another_opening() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared");
+    let [ours, other] = [(), ()].map(|()| SharedFile::open(&path, BYTES).unwrap());
+    let long = Duration::from_secs(60);
+    // The word is another already.
+    ours.wait(33, 1, long);
+    ours.wait(8192, 0, long);
+    let began = Instant::now();
+    ours.wait(33, 0, Duration::from_millis(20));
+    assert!(began.elapsed() >= Duration::from_millis(20), "nobody has woken it");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            while ours.load(33) == 0 {
+                ours.wait(33, 0, long);
+            }
+        });
+        thread::sleep(Duration::from_millis(20));
+        other.store(33, 1 << 32);
+        other.wake(33);
+        other.store(33, 5);
+        other.wake(33);
+        waits.join().unwrap();
+    });
+    assert!(began.elapsed() < long, "it slept to the end");
 }

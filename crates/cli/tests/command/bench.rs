@@ -160,6 +160,13 @@ fn sqlite_is_measured_with_and_without_the_page_store() {
     let answer = esker(short.into_iter().chain(["--no-bars"]));
     let text = String::from_utf8(answer.0.stdout.clone()).unwrap();
     assert!(text.contains("NOTPM") && !text.contains("must be"), "{text}");
+    let short = ["bench", "sqlite", "--scale=small", "--seconds=1", "--warmup=0", "--no-bars"];
+    let several = ["--mode=esker,wal", "--processes=2", "--reader-processes=1", "--held-reader"];
+    let answer = esker(short.into_iter().chain(several));
+    assert_eq!(answer.code(), 0, "{}", answer.stderr());
+    let rates = String::from_utf8(answer.0.stdout.clone()).unwrap();
+    assert!(rates.contains("New-Orders") && !rates.contains(" 0 New-Orders"), "{rates}");
+    esker(["bench", "sqlite", "--child={}"]).fails(2, &["cannot be read"]);
     esker(["bench", "sqlite", "--mode=off"]).fails(2, &["esker-relaxed", "delete"]);
     let answer = esker(["bench", "sqlite", "--help"]);
     let help = answer.text();

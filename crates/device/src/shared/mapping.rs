@@ -4,10 +4,13 @@
 
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::thread::futex;
+use rustix::time::Timespec;
 
 /// The first bytes of a file, shared with all that have it mapped, until this is dropped.
 #[derive(Debug)]
@@ -51,6 +54,32 @@ impl Mapping {
     pub(super) fn store(&self, at: usize, value: u64) {
         if let Some(word) = self.word(at) {
             word.store(value, Ordering::SeqCst);
+        }
+    }
+
+    /// The lower half of a word, whose address the kernel takes. It is not read or written here.
+    fn lower_half(&self, at: usize) -> Option<&AtomicU32> {
+        // SAFETY: as in `word`; the lower half of a word is at its address, as numbers are
+        // little-endian, and has a smaller alignment.
+        (at < self.words).then(|| unsafe { self.first.add(at).cast::<AtomicU32>().as_ref() })
+    }
+
+    /// Sleeps while the lower half of a word is that of `value`, until another opening calls
+    /// [`Mapping::wake`], for `time` at most.
+    pub(super) fn wait(&self, at: usize, value: u64, time: Duration) {
+        let time = Timespec::try_from(time).ok();
+        if let Some((half, time)) = self.lower_half(at).zip(time) {
+            // That it was woken, that the time is over, that the word is another, that a signal
+            // came: all of them end the sleep.
+            let _ended = futex::wait(half, futex::Flags::empty(), value as u32, Some(&time));
+        }
+    }
+
+    /// Wakes all that wait for a word.
+    pub(super) fn wake(&self, at: usize) {
+        if let Some(half) = self.lower_half(at) {
+            // Without any it does nothing.
+            let _none = futex::wake(half, futex::Flags::empty(), i32::MAX as u32);
         }
     }
 }

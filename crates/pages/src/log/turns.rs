@@ -16,14 +16,15 @@ use crate::meeting::member::Member;
 
 /// For how long a process writes one transaction after the other while others wait: handing over
 /// costs about as much as some commits.
-const TURN: Duration = Duration::from_millis(4);
+const TURN: Duration = Duration::from_millis(10);
 /// For how long a process that does nothing keeps the writing.
 const IDLE: Duration = Duration::from_millis(3);
 /// The same before its first transaction: when it has the writing, the snapshot that it wanted to
 /// begin from may not be the newest any more, and it needs another one.
 const UNUSED: Duration = Duration::from_millis(50);
-/// The first and the longest time between two attempts to have the writing.
-const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
+/// The longest time between two attempts to have the writing, where the process that writes says
+/// nothing: it has died.
+const UNHEARD: Duration = Duration::from_millis(5);
 
 /// What the store's thread knows of the turn of its process.
 #[derive(Debug)]
@@ -71,8 +72,8 @@ impl Engine {
         }
         let until = Instant::now() + self.options.busy_timeout;
         let _waits = member.wait_to_write();
-        let [mut pause, longest] = PAUSES;
         loop {
+            let stops = member.stops();
             if let Some(turn) = self.try_turn(member)? {
                 return Ok(Some(turn));
             }
@@ -80,8 +81,7 @@ impl Engine {
             if left.is_zero() {
                 return Err(Error::Busy);
             }
-            std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(longest);
+            member.sleep_until_stopped(stops, UNHEARD.min(left));
             member.wait_on();
         }
     }

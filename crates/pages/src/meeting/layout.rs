@@ -10,6 +10,7 @@
 //!               writer has left in order, check of the sequence and these
 //! word    22  an odd state
 //! word    32  the newest version when a process last asked which versions are read
+//! word    33  another number each time that a process has stopped to write
 //! word    64  120 cells of 64 words:
 //!               0  tag of the process, or 0
 //!               1  first and last of a range of versions, or 0
@@ -40,6 +41,8 @@ const VERSIONS: u64 = (1 << 48) - 1;
 pub(super) const STATE: usize = 16;
 /// The word of the newest version when a process last asked which versions are read.
 pub(super) const ASKED: usize = 32;
+/// The word for which processes sleep that wait to write.
+pub(super) const STOPPED: usize = 33;
 const CELLS_AT: usize = 64;
 /// The number of processes that can have a store open.
 pub(crate) const CELLS: usize = 120;

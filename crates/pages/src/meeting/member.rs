@@ -135,6 +135,7 @@ impl Member {
         self.leads.store(false, Ordering::SeqCst);
         // Where it fails the lock ends with the process.
         let _unlocked = self.shared.unlock(WRITE_LOCK);
+        self.say_stopped();
     }
 
     /// For how long this process has written.

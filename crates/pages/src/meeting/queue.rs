@@ -3,16 +3,18 @@
 //! A process that waits has the time at which it began in its cell. It tries the lock of the
 //! writing only when no other process has waited for longer; the process that writes gives it up
 //! between two transactions when one waits. So the writing is had in the order of these times, and
-//! a process that has given it up waits behind those that waited.
+//! a process that has given it up waits behind those that waited. It wakes all that sleep.
 //!
 //! A time is a hint: the lock alone decides who writes. One that a dead process left is passed
 //! over, because its cell's lock is free; one that makes no sense is not looked at.
+
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
 use esker_device::Result;
 
-use crate::meeting::layout::{CELLS, cell_lock, wait};
+use crate::meeting::layout::{CELLS, STOPPED, cell_lock, wait};
 use crate::meeting::member::Member;
 
 /// For how long a time in a cell is believed, in microseconds: no process waits for longer without
@@ -75,6 +77,24 @@ impl Member {
     fn say_since(&self, waiting: &mut Waiting, since: u64) {
         waiting.since = since;
         self.shared().store(wait(self.cell()), since);
+    }
+
+    /// What [`Member::sleep_until_stopped`] wants, from before the writing was asked for.
+    pub(crate) fn stops(&self) -> u64 {
+        self.shared().load(STOPPED)
+    }
+
+    /// Sleeps until another process has stopped to write since `stops` was loaded, for `time` at
+    /// most.
+    pub(crate) fn sleep_until_stopped(&self, stops: u64, time: Duration) {
+        self.shared().wait(STOPPED, stops, time);
+    }
+
+    /// Wakes those that wait: this process has stopped to write.
+    pub(super) fn say_stopped(&self) {
+        // Two that stop at once may say the same: those that sleep wake up after a while.
+        self.shared().store(STOPPED, self.stops().wrapping_add(1));
+        self.shared().wake(STOPPED);
     }
 
     /// Whether no other process has waited for longer than this one.
@@ -145,7 +165,7 @@ mod tests {
         let [one, two, three] = [0, 1, 2].map(|at| &members[at].0);
         assert!(one.is_first().unwrap() && !one.is_waited_for());
         let second = two.wait_to_write();
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
         let third = three.wait_to_write();
         let again = two.wait_to_write();
         assert!(two.is_first().unwrap() && two.is_waited_for());
