@@ -62,6 +62,31 @@ impl Latencies {
         }
     }
 
+    /// The latencies in nanoseconds, each with how many there were of it, for another process.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(u64, u64)> {
+        let nanos = self.nanos.iter().flat_map(Histogram::iter_recorded);
+        nanos.map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
+    }
+
+    /// The longest, in nanoseconds.
+    #[must_use]
+    pub const fn max_nanos(&self) -> u64 {
+        self.max_nanos
+    }
+
+    /// Those of [`counts`](Self::counts) and [`max_nanos`](Self::max_nanos).
+    #[must_use]
+    pub fn of_counts(counts: &[(u64, u64)], max_nanos: u64) -> Self {
+        let mut latencies = Self { max_nanos, ..Self::default() };
+        if let Some(histogram) = &mut latencies.nanos {
+            for (nanos, count) in counts {
+                histogram.saturating_record_n(*nanos, *count);
+            }
+        }
+        latencies
+    }
+
     /// The summary of the latencies.
     #[must_use]
     pub fn summary(&self) -> Summary {

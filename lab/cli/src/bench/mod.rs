@@ -191,7 +191,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
         folder: place.path().to_owned(),
         rate: args.rate,
         repeats: args.repeat,
-        program: this_program()?,
+        program: this_program(&["bench", "--child"])?,
     };
     let mut found = bench::bench(&plan, &mut Watcher::new(interrupt)).map_err(failure)?;
     keep(args.json.as_deref(), &mut found)?;
@@ -276,10 +276,11 @@ fn folder(wanted: Option<&Path>) -> Result<tempfile::TempDir, Failure> {
     }
 }
 
-fn this_program() -> Result<Program, Failure> {
+/// This program with arguments before the task of a process.
+fn this_program(arguments: &[&str]) -> Result<Program, Failure> {
     let path = std::env::current_exe()
         .map_err(|source| Failure::System { what: "find this program's file", source })?;
-    Ok(Program { path, arguments: vec!["bench".to_owned(), "--child".to_owned()] })
+    Ok(Program { path, arguments: arguments.iter().map(ToString::to_string).collect() })
 }
 
 fn print(found: &Findings) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use esker_terminal::progress;
 use esker_terminal::signals::Interrupt;
 use esker_terminal::table::Table;
 
-use super::{folder, hear, keep, verdict};
+use super::{folder, hear, keep, this_program, verdict};
 use crate::measuring::{failure, known};
 
 pub(super) const HELP: &str = "\
@@ -23,7 +23,8 @@ Measure SQLite over the page store, compared with SQLite's own journal modes
 The same SQLite, linked in, on both sides. Modes take turns, each with a copy of one filled
 database; afterwards each database is checked, by TPC-C's consistency conditions and by SQLite.
 
-  esker          the VFS over the page store, each commit durable
+  esker          the VFS over the page store, each commit durable; processes share the database
+  esker-one      the same with processes=one: one process has the database to itself
   esker-relaxed  the same with synchronous=NORMAL: durable soon, in order
   wal            journal_mode=WAL, synchronous=FULL: each commit durable
   wal-normal     journal_mode=WAL, synchronous=NORMAL: durable at checkpoints
@@ -57,10 +58,18 @@ pub(crate) struct Sqlite {
     #[arg(long, value_name = "SECONDS", default_value = "5",
           value_parser = clap::value_parser!(u32).range(0..=86_400))]
     warmup: u32,
-    /// Threads that run TPC-C transactions, each with a connection
+    /// Threads that run TPC-C transactions, each with a connection; of each process
     #[arg(long, value_name = "N", default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     workers: u32,
+    /// Processes that run TPC-C transactions, with --workers threads each; 0 is this process
+    #[arg(long, value_name = "N", default_value = "0",
+          value_parser = clap::value_parser!(u32).range(0..=64))]
+    processes: u32,
+    /// Further processes that read a table of one row, each --readers times a second
+    #[arg(long, value_name = "N", default_value = "0",
+          value_parser = clap::value_parser!(u32).range(0..=64))]
+    reader_processes: u32,
     /// Reads per second of a table of one row, by another connection
     #[arg(long, value_name = "N", default_value = "10",
           value_parser = clap::value_parser!(u32).range(0..=100_000))]
@@ -92,6 +101,9 @@ pub(crate) struct Sqlite {
     /// Write all measurements to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// A process of a run, started by another process of this command
+    #[arg(long, hide = true, value_name = "TASK", exclusive = true)]
+    child: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -115,6 +127,9 @@ fn mode(name: &str) -> Result<Mode, String> {
 }
 
 pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {
+    if let Some(task) = &args.child {
+        return sqlite::processes::main(task).map_err(failure);
+    }
     let interrupt = Interrupt::install()?;
     let place = folder(args.dir.as_deref())?;
     let plan = Plan {
@@ -126,6 +141,9 @@ pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {
         is_small: args.scale == ScaleName::Small,
         warehouses: args.warehouses,
         workers: args.workers,
+        processes: args.processes,
+        reader_processes: args.reader_processes,
+        program: Some(this_program(&["bench", "sqlite", "--child"])?),
         readers: args.readers,
         held_reader: args.held_reader,
         warmup: Duration::from_secs(args.warmup.into()),

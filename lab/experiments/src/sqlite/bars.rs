@@ -63,7 +63,7 @@ pub fn bars(found: &Findings, workload: Workload) -> Vec<Verdict> {
 
 /// The greatest of all runs over the page store.
 fn worst_of_esker(runs: Part<'_>, metric: &str) -> Option<f64> {
-    let modes = [Mode::Esker, Mode::EskerRelaxed];
+    let modes = [Mode::Esker, Mode::EskerOne, Mode::EskerRelaxed];
     let values = modes.into_iter().flat_map(|mode| runs.values(mode.as_str(), metric));
     values.max_by(f64::total_cmp)
 }

@@ -22,18 +22,22 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those so far.
+    /// Those so far: the bytes of this process and of others, the syncs of this process.
     #[must_use]
-    pub fn now(place: &Place, connection: &Connection) -> Self {
-        let bytes = fs::read_to_string("/proc/self/io").ok().and_then(|io| after(&io, "wchar"));
-        let device_bytes = DeviceBytes::now().map_or(0, |bytes| bytes.written);
-        let syncs = if place.mode.is_esker() {
-            let syncs = connection.query_row("PRAGMA esker_stats = syncs", [], |row| row.get(0));
-            syncs.ok().and_then(|syncs: String| syncs.parse().ok()).unwrap_or(0)
-        } else {
-            esker_sqlite::syncs()
-        };
-        Self { bytes: bytes.unwrap_or(0), device_bytes, syncs }
+    pub fn now(place: &Place, connection: &Connection, others: &[u32]) -> Self {
+        let mut counters = Self { syncs: syncs(place, connection), ..Self::default() };
+        let others = others.iter().map(u32::to_string);
+        for process in std::iter::once("self".to_owned()).chain(others) {
+            let io = fs::read_to_string(format!("/proc/{process}/io"));
+            counters.bytes += io.ok().and_then(|io| after(&io, "wchar")).unwrap_or(0);
+            counters.device_bytes += DeviceBytes::of(&process).map_or(0, |bytes| bytes.written);
+        }
+        counters
+    }
+
+    /// Adds syncs of other processes.
+    pub const fn add_syncs(&mut self, syncs: u64) {
+        self.syncs += syncs;
     }
 
     /// Says what was added since `before`, in all and for each of `transactions`.
@@ -47,6 +51,15 @@ impl Counters {
         tell("device_bytes", self.device_bytes.saturating_sub(before.device_bytes));
         tell("syncs", self.syncs.saturating_sub(before.syncs));
     }
+}
+
+/// Syncs of the database so far, of this process.
+pub fn syncs(place: &Place, connection: &Connection) -> u64 {
+    if !place.mode.is_esker() {
+        return esker_sqlite::syncs();
+    }
+    let syncs = connection.query_row("PRAGMA esker_stats = syncs", [], |row| row.get(0));
+    syncs.ok().and_then(|syncs: String| syncs.parse().ok()).unwrap_or(0)
 }
 
 /// The number on the line of a name.
@@ -77,12 +90,12 @@ mod tests {
             fs::create_dir(&place.folder).unwrap();
             let connection = place.open().unwrap();
             connection.execute_batch("CREATE TABLE t(x)").unwrap();
-            let before = Counters::now(&place, &connection);
+            let before = Counters::now(&place, &connection, &[]);
             for number in 0..5 {
                 connection.execute("INSERT INTO t VALUES (?1)", [number]).unwrap();
             }
             let mut metrics = Metrics::new();
-            Counters::now(&place, &connection).tell(&before, 5, &mut metrics);
+            Counters::now(&place, &connection, &[]).tell(&before, 5, &mut metrics);
             assert_eq!(metrics["syncs"], 5.0, "{mode:?}");
             assert!(metrics["bytes_written"] > 0.0);
         }

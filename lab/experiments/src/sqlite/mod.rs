@@ -3,15 +3,19 @@
 //!
 //! Modes take turns, each with a database of its own that was copied, page by page, from one that
 //! was filled once. What is said of bytes is in [`counters`], of bars in [`bars`], of the disk in
-//! [`probe`]. [`tpcc`] and [`rl`] make one run; [`readers`] run concurrently.
+//! [`probe`]. [`tpcc`] and [`rl`] make one run; [`terminals`] and [`readers`] run concurrently, in
+//! threads of this process or in [`processes`] of their own; [`tally`] is what terminals did.
 
 pub mod bars;
 pub mod counters;
 pub mod mode;
 pub mod probe;
+pub mod processes;
 pub mod readers;
 pub mod rl;
 pub mod shared;
+pub mod tally;
+pub mod terminals;
 pub mod tpcc;
 
 use std::fs::{self, File};
@@ -24,7 +28,9 @@ use esker_workload::tpcc::{Sizes, load};
 use rusqlite::Connection;
 
 use self::mode::{Mode, Place};
+use self::shared::{Phase, Shared};
 use crate::progress::{Event, Watch};
+use crate::stores::bench::Program;
 use crate::{Error, Result};
 
 /// The work that a run does.
@@ -47,8 +53,14 @@ pub struct Plan {
     pub is_small: bool,
     /// Warehouses of TPC-C.
     pub warehouses: u32,
-    /// Threads that do transactions of TPC-C, each with a connection.
+    /// Threads that do transactions of TPC-C, each with a connection; of each process.
     pub workers: u32,
+    /// Processes with these threads; 0: this process.
+    pub processes: u32,
+    /// Processes that read the status, as often as `readers` says.
+    pub reader_processes: u32,
+    /// The command that starts these processes.
+    pub program: Option<Program>,
     /// Reads of the status, each second.
     pub readers: u32,
     /// Whether one more connection holds the snapshot of the beginning, in TPC-C.
@@ -129,6 +141,8 @@ fn describe(plan: &Plan) -> Findings {
     found.set("scale", if plan.is_small { "small" } else { "full" });
     found.set("warehouses", plan.warehouses);
     found.set("workers", plan.workers);
+    found.set("processes", plan.processes);
+    found.set("reader_processes", plan.reader_processes);
     found.set("readers_per_second", plan.readers);
     found.set("held_reader", plan.held_reader);
     found.set("warmup_seconds", plan.warmup.as_secs_f64());
@@ -194,6 +208,15 @@ fn copy(place: &Place, filled: &Path) -> Result<()> {
     File::open(&made)
         .and_then(|file| file.sync_all())
         .map_err(Error::system(format!("sync {}", made.display())))
+}
+
+/// Runs `body`; a failure ends the run.
+fn ending<T>(shared: &Shared, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let done = body();
+    if done.is_err() {
+        shared.enter(Phase::Ending);
+    }
+    done
 }
 
 /// Whether SQLite finds the database whole.

@@ -12,7 +12,9 @@ use crate::{Error, Result};
 pub enum Mode {
     /// The VFS over the page store, each commit durable.
     Esker,
-    /// The same with `synchronous = NORMAL`: durable soon, in order.
+    /// The same in one process, which locks the database: `processes=one`.
+    EskerOne,
+    /// Each commit durable soon, in order: `synchronous = NORMAL`.
     EskerRelaxed,
     /// `journal_mode = WAL`, `synchronous = FULL`: each commit durable.
     Wal,
@@ -24,14 +26,15 @@ pub enum Mode {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Esker, Self::EskerRelaxed, Self::Wal, Self::WalNormal, Self::Delete];
+    pub const ALL: [Self; 6] =
+        [Self::Esker, Self::EskerOne, Self::EskerRelaxed, Self::Wal, Self::WalNormal, Self::Delete];
 
     /// Its name on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Esker => "esker",
+            Self::EskerOne => "esker-one",
             Self::EskerRelaxed => "esker-relaxed",
             Self::Wal => "wal",
             Self::WalNormal => "wal-normal",
@@ -48,12 +51,12 @@ impl Mode {
     /// Whether the file is ours.
     #[must_use]
     pub const fn is_esker(self) -> bool {
-        matches!(self, Self::Esker | Self::EskerRelaxed)
+        matches!(self, Self::Esker | Self::EskerOne | Self::EskerRelaxed)
     }
 
     const fn pragmas(self) -> &'static str {
         match self {
-            Self::Esker => "PRAGMA synchronous = FULL",
+            Self::Esker | Self::EskerOne => "PRAGMA synchronous = FULL",
             Self::EskerRelaxed => "PRAGMA synchronous = NORMAL",
             Self::Wal => "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL",
             Self::WalNormal => "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL",
@@ -77,7 +80,11 @@ impl Place {
     /// The name of the database as SQLite takes it.
     #[must_use]
     pub fn uri(&self) -> String {
-        let vfs = if self.mode.is_esker() { "esker" } else { "counted" };
+        let vfs = match self.mode {
+            Mode::Esker | Mode::EskerRelaxed => "esker&processes=many",
+            Mode::EskerOne => "esker&processes=one",
+            Mode::Wal | Mode::WalNormal | Mode::Delete => "counted",
+        };
         format!("{}?vfs={vfs}", uri(&self.folder.join("app.db")))
     }
 

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use esker_lab_measure::latency::Latencies;
 use esker_lab_result::Metrics;
+use serde_json::{Value, json};
 
 use super::failed;
 use super::mode::Place;
 use super::shared::{Phase, Shared, is_busy};
+use super::tally::{latencies_from_json, latencies_to_json};
 use crate::{Error, Result};
 
 /// The table that is looked at.
@@ -26,6 +28,34 @@ pub struct Met {
 }
 
 impl Met {
+    /// Adds those of another process.
+    pub fn add(&mut self, other: &Self) {
+        self.reads.add(&other.reads);
+        self.busy += other.busy;
+        self.waits += other.waits;
+    }
+
+    /// For another process.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "reads": latencies_to_json(&self.reads),
+            "busy": self.busy,
+            "waits": self.waits,
+        })
+    }
+
+    /// Reads what [`to_json`](Self::to_json) made; `None` for anything else.
+    #[must_use]
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let number = |field: &str| value.get(field)?.as_u64();
+        Some(Self {
+            reads: latencies_from_json(value.get("reads")?)?,
+            busy: number("busy")?,
+            waits: number("waits")?,
+        })
+    }
+
     /// Says what was met.
     pub fn tell(&self, metrics: &mut Metrics) {
         let reads = self.reads.summary();

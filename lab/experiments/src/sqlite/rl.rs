@@ -58,7 +58,7 @@ fn script(
     let mut script = Script::new(plan.seed, plan.rl_sizes());
     let mut commits = Latencies::default();
     let (mut seconds, mut peak) = (0.0, 0);
-    let before = Counters::now(place, connection);
+    let before = Counters::now(place, connection, &[]);
     for number in 0..STEPS.len() {
         watch.progress(number as f64 / STEPS.len() as f64)?;
         let begun = Instant::now();
@@ -80,7 +80,7 @@ fn script(
             metrics.insert("fingerprint".to_owned(), print.map_err(what())?);
         }
     }
-    let after = Counters::now(place, connection);
+    let after = Counters::now(place, connection, &[]);
     let summary = commits.summary();
     after.tell(&before, summary.count, metrics);
     let mut tell = |name: &str, value: f64| metrics.insert(name.to_owned(), value);

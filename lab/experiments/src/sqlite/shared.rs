@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use esker_sqlite::waiting::wait_instead;
 use rusqlite::{Connection, ErrorCode};
 
 /// The time for which a connection waits for a lock before it is refused.
@@ -62,7 +63,11 @@ impl Shared {
             if begun.elapsed() > PATIENCE || shared.is_ending() {
                 return false;
             }
-            thread::sleep(pause(tries));
+            // As SQLite's handler sleeps: through the VFS.
+            let pause = pause(tries);
+            if !wait_instead(pause) {
+                thread::sleep(pause);
+            }
             true
         }))?;
         Ok(waits)
