@@ -188,6 +188,20 @@ impl Connection {
         Ok(self.store()?.pin())
     }
 
+    /// Pins the newest version. Where another process has prepared a transaction over several files
+    /// and died, decides that first.
+    fn pin(&self) -> Result<Snapshot> {
+        let store = self.store()?;
+        let snapshot = store.pin();
+        if !store.is_unsettled() {
+            return Ok(snapshot);
+        }
+        drop(snapshot);
+        // Where it cannot be decided now, the next one who comes tries again.
+        let _settled = open_stores::decide(store, &self.path);
+        Ok(store.pin())
+    }
+
     /// Fills `buf` from `offset`; zeros and [`Code::SHORT_READ`] past the end.
     pub fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result {
         let is_begun = (offset, buf.len()) == (header::COUNTER.into(), header::CHECKED);
@@ -328,7 +342,7 @@ impl Connection {
     pub fn lock(&mut self, to: c_int) -> Result {
         if self.level == level::NONE && to >= level::SHARED {
             if self.fixed.is_none() {
-                let snapshot = self.store()?.pin();
+                let snapshot = self.pin()?;
                 if !snapshot.is_held() {
                     // Another process has died while it wrote, or takes one checkpoint after the
                     // other.

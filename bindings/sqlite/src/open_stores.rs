@@ -555,7 +555,7 @@ pub fn super_journal_removed(path: &Path, is_sure: bool) {
 
 /// A transaction over several files was prepared and interrupted: it took place exactly when the
 /// super-journal, whose removal is its commit, does not exist.
-fn decide(store: &PageStore, path: &Path) -> esker_pages::Result<()> {
+pub fn decide(store: &PageStore, path: &Path) -> esker_pages::Result<()> {
     if planted::is(Bug::DecidedBlindly) && store.prepared().is_some() {
         return store.decide(true);
     }

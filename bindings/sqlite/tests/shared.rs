@@ -79,6 +79,199 @@ fn start(path: &Path, process: usize, count: u32) -> (Child, Lines<BufReader<Chi
     (child, said)
 }
 
+/// As many statements that write, each a transaction of its own, without a read before.
+const PLAIN: &str = "ESKER_SQLITE_SHARED_PLAIN";
+
+#[test]
+#[ignore = "another process of the tests here"]
+fn child_of_plain_writes() {
+    let Ok(path) = std::env::var(PLAIN) else { return };
+    let process: i64 = std::env::var(NUMBER).unwrap().parse().unwrap();
+    let connection = share(Path::new(&path)).unwrap();
+    connection.busy_timeout(Duration::from_secs(20)).unwrap();
+    for n in 0..60 {
+        let sql = "UPDATE counts SET n = n + 1 WHERE process = ?1";
+        if n % 2 == 0 {
+            connection.execute(sql, [process]).unwrap();
+        } else {
+            connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+            connection.execute(sql, [process]).unwrap();
+            connection.execute_batch("COMMIT").unwrap();
+        }
+    }
+}
+
+#[test]
+fn plain_writes_wait_for_as_long_as_the_timeout_and_succeed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    make(&path);
+    let start = |process: usize| {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["child_of_plain_writes", "--exact", "--ignored"])
+            .env(PLAIN, &path)
+            .env(NUMBER, (process % 4).to_string())
+            .spawn()
+            .unwrap()
+    };
+    let children: Vec<_> = (0..8).map(start).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    for process in 0..4 {
+        let count = format!("SELECT n FROM counts WHERE process = {process}");
+        assert_eq!(number(&share(&path).unwrap(), &count), 120);
+    }
+}
+
+/// As in WAL mode: a transaction that has read cannot write on what another one has changed since,
+/// and one that writes first can.
+#[test]
+fn only_a_transaction_that_has_read_an_older_version_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    make(&path);
+    let ours = share(&path).unwrap();
+    ours.busy_timeout(Duration::from_secs(20)).unwrap();
+    ours.execute_batch("CREATE TABLE ours(n)").unwrap();
+    let change = |connection: &Connection| connection.execute("INSERT INTO ours VALUES (1)", []);
+    for reads in [false, true] {
+        ours.execute_batch("BEGIN").unwrap();
+        if reads {
+            assert_eq!(number(&ours, "SELECT count(*) FROM counts"), 4);
+        }
+        let (mut child, lines) = start(&path, 1, 1);
+        assert_eq!(lines.filter(|line| line.as_ref().is_ok_and(|line| is_commit(line))).count(), 1);
+        assert!(child.wait().unwrap().success());
+        let outcome = change(&ours);
+        if reads {
+            let refused = outcome.unwrap_err();
+            let code = refused.sqlite_error().unwrap().extended_code;
+            assert_eq!(code, rusqlite::ffi::SQLITE_BUSY_SNAPSHOT);
+            ours.execute_batch("ROLLBACK; BEGIN").unwrap();
+            change(&ours).unwrap();
+        }
+        ours.execute_batch("COMMIT").unwrap();
+        assert_eq!(number(&ours, "SELECT count(*) FROM ours"), 1 + i64::from(reads));
+    }
+}
+
+/// A connection that only reads, which came first, and children that write.
+#[test]
+fn who_only_reads_and_came_first_sees_what_others_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    make(&path);
+    let reads = |more: &str| {
+        open_uri(&format!("file:{}?vfs=esker&processes=many{more}", path.display())).unwrap()
+    };
+    let (reader, staying) = (reads("&mode=ro"), reads("&mode=ro"));
+    staying.execute_batch("BEGIN").unwrap();
+    let rows = |connection: &Connection| number(connection, "SELECT count(*) FROM log");
+    assert_eq!((rows(&reader), rows(&staying)), (0, 0));
+    let fixed = reads("&immutable=1");
+    for count in [30, 60] {
+        let (mut child, lines) = start(&path, 1, 30);
+        assert_eq!(
+            lines.filter(|line| line.as_ref().is_ok_and(|line| is_commit(line))).count(),
+            30
+        );
+        assert!(child.wait().unwrap().success());
+        assert_eq!((rows(&reader), rows(&staying), rows(&fixed)), (count, 0, 0));
+    }
+    // And a connection of this process that writes.
+    let writer = share(&path).unwrap();
+    add(&writer, 2).unwrap();
+    assert_eq!((rows(&reader), rows(&staying), rows(&writer)), (61, 0, 61));
+    assert!(reader.execute_batch("DELETE FROM log").is_err());
+    drop((reader, staying, fixed, writer));
+    assert_eq!(check(&path)[1], 60);
+}
+
+/// Both files of the transactions over two.
+const BOTH: &str = "ESKER_SQLITE_SHARED_BOTH";
+
+fn share_both(folder: &Path) -> Connection {
+    let connection = share(&folder.join("app.db")).unwrap();
+    connection.busy_timeout(Duration::from_secs(20)).unwrap();
+    let other = folder.join("other.db");
+    let attach = format!("ATTACH 'file:{}?vfs=esker&processes=many' AS other", other.display());
+    connection.execute_batch(&attach).unwrap();
+    connection
+}
+
+/// One transaction over both files: adds one to the count of this process in each. Before it, both
+/// are as all processes before have left them.
+fn add_to_both(connection: &Connection, process: i64) -> rusqlite::Result<()> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let differ = "SELECT count(*) FROM main.counts JOIN other.counts USING (process)
+                  WHERE main.counts.n != other.counts.n";
+    assert_eq!(connection.query_row(differ, [], |row| row.get::<_, i64>(0))?, 0);
+    for file in ["main", "other"] {
+        let add = format!("UPDATE {file}.counts SET n = n + 1 WHERE process = ?1");
+        connection.execute(&add, [process])?;
+    }
+    connection.execute_batch("COMMIT")
+}
+
+#[test]
+#[ignore = "another process of the tests here"]
+fn child_of_both() {
+    let Ok(folder) = std::env::var(BOTH) else { return };
+    let process = std::env::var(NUMBER).unwrap().parse().unwrap();
+    let connection = share_both(Path::new(&folder));
+    let mut stdout = std::io::stdout().lock();
+    loop {
+        add_to_both(&connection, process).unwrap();
+        writeln!(stdout, "committed").unwrap();
+        stdout.flush().unwrap();
+    }
+}
+
+#[test]
+fn transactions_over_two_files_are_whole_when_their_process_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    make(&folder.path().join("app.db"));
+    make(&folder.path().join("other.db"));
+    let ours = share_both(folder.path());
+    let start = |process: usize| {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child_of_both", "--exact", "--ignored", "--nocapture"])
+            .env(BOTH, folder.path())
+            .env(NUMBER, process.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        (child, said)
+    };
+    let mut said = [0; 4];
+    for round in 0..12_usize {
+        let process = 1 + round % 3;
+        let (mut child, mut lines) = start(process);
+        while !is_commit(&lines.next().unwrap().unwrap()) {}
+        said[process] += 1;
+        add_to_both(&ours, 0).unwrap();
+        std::thread::sleep(Duration::from_micros(1711 * round as u64));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        said[process] +=
+            lines.filter(|line| line.as_ref().is_ok_and(|line| is_commit(line))).count();
+        add_to_both(&ours, 0).unwrap();
+        said[0] += 2;
+    }
+    drop(ours);
+    let count = |file: &str, process: usize| {
+        let connection = open(&folder.path().join(file)).unwrap();
+        number(&connection, &format!("SELECT n FROM counts WHERE process = {process}"))
+    };
+    for (process, said) in said.into_iter().enumerate() {
+        let found = count("app.db", process);
+        assert_eq!(count("other.db", process), found);
+        assert!(found >= said as i64, "{process}: {found} of {said}");
+    }
+}
+
 fn is_commit(line: &str) -> bool {
     line.contains("committed")
 }

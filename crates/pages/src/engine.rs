@@ -62,6 +62,8 @@ pub(crate) struct Engine {
     pub(crate) member: Option<Arc<Member>>,
     /// How it takes turns with others at writing, if it does.
     pub(crate) turns: Option<Turns>,
+    /// Whether no process of the meeting was known to have written the store.
+    pub(crate) is_unsaid: AtomicBool,
     /// Signalled when there is something to sync, or when the store is closed.
     pub(crate) wake: Condvar,
 }
@@ -69,8 +71,27 @@ pub(crate) struct Engine {
 /// How a process that has a store open with others takes turns at writing.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// The file opened to be written; `None` where it may only be read.
-    pub(crate) file: Option<Arc<dyn DeviceFile>>,
+    /// The file opened to be written; none where it may only be read.
+    file: OnceLock<Arc<dyn DeviceFile>>,
+}
+
+impl Turns {
+    pub(crate) fn new(file: Option<Arc<dyn DeviceFile>>) -> Self {
+        Self { file: file.map_or_else(OnceLock::new, OnceLock::from) }
+    }
+
+    /// Where it could only be read: from now on it may be written through `file`.
+    pub(crate) fn let_write(&self, file: Arc<dyn DeviceFile>) {
+        let _first = self.file.set(file);
+    }
+
+    pub(crate) fn file(&self) -> Option<&Arc<dyn DeviceFile>> {
+        self.file.get()
+    }
+
+    pub(crate) fn may_write(&self) -> bool {
+        self.file.get().is_some()
+    }
 }
 
 /// The gate of a store that was opened for reading.

@@ -70,11 +70,13 @@ pub enum Bug {
     LaggardNotReloaded,
     /// The log is written on where a process has died.
     DeadWritersLogWrittenOn,
+    /// A process asks for the decision of a prepared transaction while its owner lives.
+    PreparedDecidedByOther,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -107,6 +109,7 @@ impl Bug {
         Self::TornStateBelieved,
         Self::LaggardNotReloaded,
         Self::DeadWritersLogWrittenOn,
+        Self::PreparedDecidedByOther,
     ];
 }
 

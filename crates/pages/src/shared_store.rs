@@ -57,8 +57,8 @@ impl PageStore {
         self.engine().try_lead(file)
     }
 
-    /// Stops to write, so that another process may. `false` while a transaction is open or
-    /// prepared, or a checkpoint in progress. A sync where something is not durable.
+    /// Stops to write, so that another process may. `false` while a transaction is open, or a
+    /// checkpoint in progress. A sync where something is not durable.
     ///
     /// # Errors
     /// As [`PageStore::checkpoint`].

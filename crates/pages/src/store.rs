@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use esker_device::DeviceFile;
 use parking_lot::MutexGuard;
@@ -16,6 +17,7 @@ use crate::log::concurrent_checkpoint::Unfinished;
 use crate::log::opening;
 use crate::log::record::Record;
 use crate::options::{Durability, Options};
+use crate::planted::{self, Bug};
 use crate::snapshot::Snapshot;
 use crate::thread::Thread;
 use crate::version::node::{NAME_BYTES_MAX, NAMES_MAX};
@@ -88,7 +90,11 @@ impl PageStore {
 
     /// Keeps this process the one that writes for as long as the answer lives.
     fn to_write(&self) -> Result<Change<'_>> {
-        let turn = self.engine().to_write()?;
+        self.to_write_within(self.engine().options.busy_timeout)
+    }
+
+    fn to_write_within(&self, patience: Duration) -> Result<Change<'_>> {
+        let turn = self.engine().to_write(patience)?;
         if turn.is_some() {
             // It lets another process write when this one has nothing to do.
             self.shared.thread.start(self.engine());
@@ -300,6 +306,42 @@ impl PageStore {
         if self.has_writer() {
             return Err(Error::Busy);
         }
+        self.engine().decide(commit)
+    }
+
+    /// Whether processes share the store, and the one that prepared a transaction may have died
+    /// before it was decided: [`PageStore::settle`] finds out. No I/O, and no wait.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_unsettled(&self) -> bool {
+        let engine = self.engine();
+        let may_settle = engine.turns.is_some() && engine.poison.get().is_none();
+        let prepared = || engine.core.try_lock().is_some_and(|core| core.prepared.is_some());
+        may_settle && prepared() && !self.has_writer()
+    }
+
+    /// Decides the transaction of [`PageStore::prepared`] as `decision` says for its name, if there
+    /// is one and the process that prepared it is gone. Does not wait for a process that writes.
+    /// Costs as [`PageStore::decide`].
+    ///
+    /// `decision` is asked only while no other process can write: who prepares a transaction goes
+    /// on to write until it is decided, or until it dies. An answer from before could be that of a
+    /// transaction which took place since.
+    ///
+    /// # Errors
+    /// Those of `decision`, after which it stays undecided, and of [`PageStore::decide`].
+    #[doc(hidden)]
+    pub fn settle(&self, decision: impl Fn(&[u8]) -> Result<bool>) -> Result<()> {
+        let Some(name) = self.prepared() else { return Ok(()) };
+        let early = planted::is(Bug::PreparedDecidedByOther).then(|| decision(&name));
+        let _turn = match self.to_write_within(Duration::ZERO) {
+            // Its owner lives, or another process is about to decide it; or this one only reads.
+            Err(Error::Busy | Error::ReadOnly { .. }) => return Ok(()),
+            turn => turn?,
+        };
+        // Another process may have decided it, and prepared the next one.
+        let Some(name) = self.prepared() else { return Ok(()) };
+        let commit = early.unwrap_or_else(|| decision(&name))?;
         self.engine().decide(commit)
     }
 

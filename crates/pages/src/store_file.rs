@@ -150,8 +150,8 @@ impl LockedFile {
     }
 
     /// Locks the store at `path`, or creates it there, for a process that shares it with others.
-    /// For reading only, it is shared where others have it open already; otherwise this is
-    /// [`LockedFile::to_read`].
+    /// For reading only, this is [`LockedFile::to_read`] where the process cannot take part: the
+    /// meeting file cannot be made, or a process has the store open that does not share it.
     ///
     /// # Errors
     /// As [`LockedFile::to_write`], where a process has it open that does not share it;
@@ -163,15 +163,11 @@ impl LockedFile {
         missing: Missing,
         patience: Duration,
     ) -> Result<Self> {
-        if access == Access::Read && !sharing::is_shared(path) {
-            return Self::to_read(path, patience);
-        }
-        let (lock, meeting) = sharing::lock(path, access, missing, patience)?;
-        if access == Access::Read && !meeting.has_others() {
-            meeting.remove();
-            drop((lock, meeting));
-            return Self::to_read(path, patience);
-        }
+        let locked = match access {
+            Access::Read => sharing::lock_to_read(path, patience)?,
+            Access::Write => Some(sharing::lock(path, access, missing, patience)?),
+        };
+        let Some((lock, meeting)) = locked else { return Self::to_read(path, patience) };
         let id = FileId::of_open(&lock).map_err(|errno| failed(path, errno.into()))?;
         Ok(Self { path: path.to_owned(), access, lock, id, meeting: Some(meeting) })
     }
@@ -188,9 +184,11 @@ impl LockedFile {
     /// Those of [`PageStore::open`] and [`PageStore::open_read_only`].
     pub fn open(self, options: Options) -> Result<StoreFile> {
         if let Some(meeting) = self.meeting {
-            let (store, meeting) = meeting.open(&self.path, self.access, &self.lock, options)?;
-            let held = HeldFile { lock: self.lock, meeting: Some(meeting) };
-            return Ok(StoreFile { store, held });
+            let opened = meeting.open(&self.path, self.access, &self.lock, options.clone())?;
+            if let Some((store, meeting)) = opened {
+                let held = HeldFile { lock: self.lock, meeting: Some(meeting) };
+                return Ok(StoreFile { store, held });
+            }
         }
         let (device, name) = place(&self.path)?;
         let file = device.open_same(name, &self.lock, self.access)?;
@@ -240,7 +238,8 @@ impl StoreFile {
     /// is one of its file's names. Does nothing to a store that is writable.
     ///
     /// # Errors
-    /// [`Error::Locked`] where another opening reads it: then it stays as it was.
+    /// [`Error::Locked`] where another opening reads it, and processes do not share it: then it
+    /// stays as it was.
     pub fn make_writable(&self, path: &Path) -> Result<()> {
         if !self.held.lock.process().is_current() {
             return Err(Error::Forked { file: path.display().to_string() });
@@ -248,11 +247,15 @@ impl StoreFile {
         if !self.store.is_read_only() {
             return Ok(());
         }
-        if self.held.meeting.is_some() {
-            return Err(Error::ReadOnly { file: path.display().to_string() });
-        }
         let (device, name) = place(path)?;
         let file = device.open_same(name, &self.held.lock, Access::Write)?;
+        if let Some((meeting, turns)) =
+            self.held.meeting.as_ref().zip(self.store.engine().turns.as_ref())
+        {
+            meeting.let_write();
+            turns.let_write(file);
+            return Ok(());
+        }
         self.raise_lock(path)?;
         self.store.make_writable(file)
     }
@@ -357,7 +360,8 @@ fn refused(path: &Path, access: Access) -> Error {
 /// Decides the prepared transaction in the store at `path`, if its name is the path of a file whose
 /// removal is the commit, such as SQLite's super-journal: the transaction took place exactly when
 /// that file does not exist. The decision is in memory where the store is only read. Does nothing
-/// where nothing is prepared.
+/// where nothing is prepared, and where processes share the store and the one that prepared it
+/// lives, or this one may only read.
 ///
 /// The removal of the file is made durable first. The process that removed it may have died before
 /// it was durable, and a power failure that restored the file would undo the transaction in other
@@ -367,8 +371,12 @@ fn refused(path: &Path, access: Access) -> Error {
 /// As [`PageStore::decide`]; or the state of the file cannot be determined: then nothing is
 /// decided.
 pub fn decide_by_file(store: &PageStore, path: &Path) -> Result<()> {
-    let Some(name) = store.prepared() else { return Ok(()) };
-    let decider = path.parent().unwrap_or_else(|| Path::new(".")).join(OsStr::from_bytes(&name));
+    store.settle(|name| is_removed(store, path, name))
+}
+
+/// Whether the file of this name does not exist, durably.
+fn is_removed(store: &PageStore, path: &Path, name: &[u8]) -> Result<bool> {
+    let decider = path.parent().unwrap_or_else(|| Path::new(".")).join(OsStr::from_bytes(name));
     let is_there = decider.try_exists().map_err(|error| {
         let what = format!("cannot look for the super-journal {}: {error}", decider.display());
         Error::InvalidArgument(what)
@@ -380,7 +388,7 @@ pub fn decide_by_file(store: &PageStore, path: &Path) -> Result<()> {
             return Err(error.into());
         }
     }
-    store.decide(!is_there)
+    Ok(!is_there)
 }
 
 /// Makes the entries of the folder of `path` durable.

@@ -14,17 +14,12 @@ use crate::writer::Writer;
 impl Writer {
     /// Makes the transaction durable without deciding it. After a crash
     /// [`crate::PageStore::prepared`] gives `name` back, which says where the decision is found.
-    /// One sync.
+    /// Where processes share the store, none writes before the decision. One sync.
     ///
     /// # Errors
-    /// As [`Writer::commit`]; [`crate::Error::InvalidArgument`] where processes share the store.
+    /// As [`Writer::commit`].
     pub fn prepare(&mut self, name: &[u8]) -> Result<()> {
         self.check_open()?;
-        if self.engine.turns.is_some() {
-            let what = "a store that processes share has no part in a transaction over several \
-                        files: open it in one process";
-            return invalid(what);
-        }
         if name.len() > PREPARE_BYTES_MAX {
             return invalid("the name of a prepared transaction is longer than 64 KiB");
         }

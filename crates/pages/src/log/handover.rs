@@ -15,6 +15,8 @@
 //! opened the store for writing, or at the end of a checkpoint. That one is followed first, as if
 //! the process had said so.
 //!
+//! The first process that writes goes on in this way too ([`crate::log::unsaid`]).
+//!
 //! A process that does not know which slots are free, because it has loaded a checkpoint that does
 //! not say which slots older versions have, takes a checkpoint in the same way as after a death,
 //! once these are not read any more: all others load it, and know what it knows.
@@ -77,10 +79,14 @@ impl Engine {
     }
 
     fn take_over(&self, member: &Member, file: Arc<dyn DeviceFile>) -> Result<bool> {
-        // It stays as it is: no other process has the lock.
-        let state = heard(member.shared(), member.store()).ok_or_else(|| self.unheard())?;
-        if !self.catch_up(state.end)? {
-            return Err(self.unheard());
+        // The state stays as it is: no other process has the lock.
+        let mut is_left = false;
+        if !self.is_unsaid(member) {
+            let state = heard(member.shared(), member.store()).ok_or_else(|| self.unheard())?;
+            if !self.catch_up(state.end)? {
+                return Err(self.unheard());
+            }
+            is_left = state.is_left;
         }
         let is_written_on = planted::is(Bug::DeadWritersLogWrittenOn);
         let has_followed = !is_written_on && self.follow_unsaid()?;
@@ -93,7 +99,7 @@ impl Engine {
         if let Some(gated) = &self.gated {
             gated.gate.open(file);
         }
-        if is_complete && !has_followed && (state.is_left || is_written_on) {
+        if is_complete && !has_followed && (is_left || is_written_on) {
             self.resume_log(&mut core)?;
         } else {
             self.recover_in_memory(&mut core)?;
@@ -161,8 +167,9 @@ impl Engine {
         self.checkpoint_newest(core)
     }
 
-    /// Stops to write. `false` while a transaction is open or prepared, or a checkpoint in
-    /// progress.
+    /// Stops to write. `false` while a transaction is open, or a checkpoint in progress. A
+    /// transaction that is prepared is open for as long as the process that prepared it lives; one
+    /// that another process left is in the log, and the next process that writes decides it.
     ///
     /// # Errors
     /// A sync or a checkpoint failed: this process goes on to write, or has to be closed.
@@ -183,7 +190,7 @@ impl Engine {
 
     fn leave(&self, member: &Member) -> Result<bool> {
         let mut core = self.core.lock();
-        if core.prepared.is_some() || core.is_saving || core.mover.is_any() {
+        if core.is_saving || core.mover.is_any() {
             return Ok(false);
         }
         if core.next_epoch != core.log.epoch + 1 {

@@ -150,7 +150,7 @@ pub(crate) fn open_follower(
 }
 
 /// Opens a store up to this end of its log; `None` when it has no such log any more.
-fn follow_from(
+pub(super) fn follow_from(
     file: &Arc<dyn DeviceFile>,
     options: &Options,
     end: LogEnd,
@@ -167,7 +167,7 @@ fn follow_from(
     Ok(loaded.map(|recovered| engine(disk, options.clone(), &block, recovered)))
 }
 
-fn check_meeting(shared: &dyn Shared) -> Result<()> {
+pub(super) fn check_meeting(shared: &dyn Shared) -> Result<()> {
     if shared.words() * 8 < MEETING_BYTES {
         return invalid("what processes share is too short: use 64 KiB");
     }

@@ -7,7 +7,8 @@
 //! [`read_only`] (a store opened for reading, and written later), [`shared`] and [`hold`] (what is
 //! different where several processes have a store open), [`follow`] and [`adopt`] (a process that
 //! follows the log of another), [`reading`] (readers then), [`joining`]
-//! (opening one), [`handover`] (another process writes), [`turns`] (when one does).
+//! (opening one), [`handover`] (another process writes), [`turns`] (when one does), [`unsaid`]
+//! (none has yet).
 
 pub(crate) mod adopt;
 pub(crate) mod append;
@@ -32,3 +33,4 @@ pub(crate) mod scan;
 pub(crate) mod shared;
 pub(crate) mod superblock;
 pub(crate) mod turns;
+pub(crate) mod unsaid;

@@ -153,6 +153,7 @@ pub(super) fn engine(
         counters: Counters::default(),
         member: None,
         turns: None,
+        is_unsaid: AtomicBool::new(false),
         wake: Condvar::new(),
     }
 }

@@ -23,7 +23,7 @@ const TRIES: u32 = 1000;
 impl Engine {
     /// Applies what is new, in a process that does not write. Returns `false` to try again.
     fn listen(&self, member: &Member) -> Result<bool> {
-        if member.leads() {
+        if member.leads() || self.is_unsaid(member) {
             return Ok(true);
         }
         let state = heard(member.shared(), member.store()).ok_or_else(|| self.unheard())?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Turns};
 use crate::error::{Error, Result};
 use crate::meeting::member::Member;
 
@@ -48,7 +48,7 @@ impl Engine {
     /// Whether this process may change the store, now or in its turn.
     pub(crate) fn may_write(&self) -> bool {
         match &self.turns {
-            Some(turns) => turns.file.is_some(),
+            Some(turns) => turns.may_write(),
             None => !self.is_read_only(),
         }
     }
@@ -60,17 +60,17 @@ impl Engine {
     }
 
     /// Keeps this process the one that writes for as long as the answer lives. Waits for its turn
-    /// where several take turns, for [`crate::Options::busy_timeout`]; otherwise does nothing.
+    /// where several take turns, for as long as `patience`; otherwise does nothing.
     ///
     /// # Errors
     /// [`Error::Busy`] after that time; those of [`Engine::try_lead`].
-    pub(crate) fn to_write(&self) -> Result<Option<MutexGuard<'_, ()>>> {
+    pub(crate) fn to_write(&self, patience: Duration) -> Result<Option<MutexGuard<'_, ()>>> {
         self.check_process()?;
         let Some(member) = self.taking_turns() else { return Ok(None) };
         if let Some(turn) = self.try_turn(member)? {
             return Ok(Some(turn));
         }
-        let until = Instant::now() + self.options.busy_timeout;
+        let until = Instant::now() + patience;
         let _waits = member.wait_to_write();
         loop {
             let stops = member.stops();
@@ -88,7 +88,7 @@ impl Engine {
 
     /// Begins to write if it is this process's turn.
     fn try_turn<'a>(&self, member: &'a Member) -> Result<Option<MutexGuard<'a, ()>>> {
-        let file = self.turns.as_ref().and_then(|turns| turns.file.as_ref());
+        let file = self.turns.as_ref().and_then(Turns::file);
         let Some(file) = file else {
             return Err(Error::ReadOnly { file: self.media.name().to_owned() });
         };

@@ -20,12 +20,17 @@ use crate::meeting::member::Member;
 /// For how long a time in a cell is believed, in microseconds: no process waits for longer without
 /// a new one.
 const BELIEVED_MICROS: u64 = 10_000_000;
+/// For how long a process that gave up keeps its place, in microseconds: SQLite asks again after a
+/// sleep of 100 ms at most.
+const KEPT_MICROS: u64 = 250_000;
 
 /// The threads of this process that wait, and since when.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     threads: u64,
     since: u64,
+    /// Since when it waited before it gave up, and when it did.
+    before: Option<(u64, u64)>,
 }
 
 /// A thread that waits, until this is dropped.
@@ -45,12 +50,15 @@ fn is_wait(since: u64, now: u64) -> bool {
 }
 
 impl Member {
-    /// Begins to wait, if no other thread of this process does.
+    /// Begins to wait, if no other thread of this process does; in its place of before, if it has
+    /// given up a moment ago.
     pub(crate) fn wait_to_write(&self) -> Waiter<'_> {
         let mut waiting = self.waiting.lock();
         waiting.threads += 1;
         if waiting.threads == 1 {
-            self.say_since(&mut waiting, now());
+            let now = now();
+            let before = waiting.before.take().filter(|(_, end)| now - end.min(&now) < KEPT_MICROS);
+            self.say_since(&mut waiting, before.map_or(now, |(since, _)| since));
         }
         Waiter(self)
     }
@@ -130,6 +138,7 @@ impl Drop for Waiter<'_> {
         let mut waiting = self.0.waiting.lock();
         waiting.threads -= 1;
         if waiting.threads == 0 {
+            waiting.before = (!self.0.leads()).then(|| (waiting.since, now()));
             self.0.say_since(&mut waiting, 0);
         }
     }
@@ -172,10 +181,19 @@ mod tests {
         assert!(!three.is_first().unwrap() && !one.is_first().unwrap());
         drop(second);
         assert!(!three.is_first().unwrap(), "another thread waits still");
+        std::thread::sleep(Duration::from_millis(2));
         two.wait_anew();
         assert!(three.is_first().unwrap() && !two.is_first().unwrap());
         drop((third, again));
         assert!(one.is_first().unwrap() && !one.is_waited_for());
+        let before = two.wait_to_write();
+        std::thread::sleep(Duration::from_millis(2));
+        let third = one.wait_to_write();
+        drop(before);
+        assert!(one.is_first().unwrap());
+        let _again = two.wait_to_write();
+        assert!(two.is_first().unwrap(), "who asks again soon has its place");
+        drop(third);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use esker_device::shared::Shared;
 use esker_format::ids::StoreId;
 
 use crate::log::shared::LogEnd;
-use crate::meeting::layout::{STATE, check_of};
+use crate::meeting::layout::{STATE, check_of, is_of};
 use crate::planted::{self, Bug};
 
 /// Words of a copy: the fields and their check.
@@ -47,6 +47,16 @@ pub(crate) fn say(shared: &dyn Shared, store: StoreId, state: State) {
     }
     shared.store(copy + 4, check_of(store, &[next, epoch, number, newest, left]));
     shared.store(STATE, next);
+}
+
+/// Whether this is a meeting of the store in which no state was said yet.
+pub(crate) fn is_silent(shared: &dyn Shared, store: StoreId) -> bool {
+    is_of(shared, store) && has_no_state(shared)
+}
+
+/// Whether no state was said, whichever store the meeting is of.
+pub(crate) fn has_no_state(shared: &dyn Shared) -> bool {
+    (STATE..=STATE + 2 * COPY).all(|at| shared.load(at) == 0)
 }
 
 /// The state that was said last; `None` when none was, or when the file is damaged.

@@ -13,6 +13,9 @@ use esker_harness::planted::hunt;
 use esker_harness::random::Random;
 use esker_harness::violation::{Verdict, without_panic};
 
+mod prepared_tests;
+mod unsaid_tests;
+
 use super::turn_tests::a_checkpoint_that_was_not_ended;
 use super::*;
 use crate::meeting::layout::MEETING_BYTES;
@@ -36,6 +39,11 @@ impl Mortal {
     /// It dies after this many changes.
     pub(super) fn new(file: &Arc<dyn DeviceFile>, process: &Arc<SimShared>, left: u64) -> Self {
         Self { file: Arc::clone(file), process: Arc::clone(process), left: left.into() }
+    }
+
+    /// It dies after this many changes from now on.
+    pub(super) fn live_for(&self, left: u64) {
+        self.left.store(left, Ordering::SeqCst);
     }
 
     fn change(&self) -> DeviceResult<()> {

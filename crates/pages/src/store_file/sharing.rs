@@ -5,7 +5,7 @@
 //! one process writes    exclusive                    none
 //! some only read        shared                       none
 //! several take turns    shared, each                 a cell, each
-//! the first of several  exclusive, then shared       that of who opens, while it opens
+//! the first of several  exclusive, then shared       that of who opens, while it opens; a cell
 //! the last of several   none, then exclusive         that of who closes, while it closes
 //! ```
 //!
@@ -21,20 +21,24 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use esker_device::file::Access;
 use esker_device::file::lock::{Lock, LockFile};
 use esker_device::shared::{Shared, SharedFile, is_on_network};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, fchmod, fchown, flock, fstat};
+use rustix::process::{Gid, Uid, geteuid};
 
 use super::{FileId, Missing, failed, make_missing, open_to_lock, place, refused, wait_for};
 use crate::engine::{Engine, Turns};
 use crate::error::{Error, Result, invalid};
 use crate::log::joining::{open_first, open_next};
+use crate::log::unsaid::open_unsaid;
 use crate::meeting::cells::has_other;
 use crate::meeting::layout::{MEETING_BYTES, OPEN_LOCK};
+use crate::meeting::state::has_no_state;
 use crate::options::{Options, Processes};
 use crate::store::PageStore;
 
@@ -44,6 +48,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 const MOMENT: Duration = Duration::from_secs(2);
 /// The largest number of times that a file may be replaced while it is being opened.
 const REPLACED_MAX: u32 = 100;
+/// How a store is open that processes which read cannot share.
+const HELD: &str = "open in a process that does not share it";
 
 /// The meeting file of a store, while this process has the store open.
 #[derive(Debug)]
@@ -60,7 +66,8 @@ pub(super) struct Meeting {
 #[derive(Debug)]
 struct Opened {
     store: PathBuf,
-    access: Access,
+    /// Whether this process may write.
+    writes: AtomicBool,
     options: Options,
     /// Gone when nothing of the store is in use any more.
     engine: Weak<Engine>,
@@ -106,7 +113,7 @@ pub(super) fn lock(
         let lock = LockFile::open(|| open_to_lock(path, access))?;
         check_local(path, &lock)?;
         let Some(meeting) = Meeting::join(path, until)? else { continue };
-        if let Err(error) = meeting.lock_store(&lock, path, until) {
+        if let Err(error) = meeting.lock_store(&lock, path, access, until) {
             meeting.remove();
             return Err(error);
         }
@@ -119,9 +126,19 @@ pub(super) fn lock(
     Err(failed(path, why).into())
 }
 
-/// Whether processes that share the store at `path` have it open.
-pub(super) fn is_shared(path: &Path) -> bool {
-    matches!(check_unshared(path), Err(Error::Locked { .. }))
+/// As [`lock`], for a process that may only read. `None` where it cannot be one of several: the
+/// meeting file cannot be made, or a process has the store open that does not share it.
+pub(super) fn lock_to_read(path: &Path, patience: Duration) -> Result<Option<(LockFile, Meeting)>> {
+    match lock(path, Access::Read, Missing::Fail, patience) {
+        Err(Error::Device(error)) if is_denied(&error.source) => Ok(None),
+        Err(Error::Locked { how, .. }) if how == HELD => Ok(None),
+        locked => locked.map(Some),
+    }
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 /// Fails for a file that other machines may have open.
@@ -168,18 +185,42 @@ impl Meeting {
     }
 
     /// Locks the store's file, with the others or alone.
-    fn lock_store(&self, lock: &LockFile, path: &Path, until: Instant) -> Result<()> {
+    fn lock_store(
+        &self,
+        lock: &LockFile,
+        path: &Path,
+        access: Access,
+        until: Instant,
+    ) -> Result<()> {
         if self.has_others {
             return wait_to_share(lock, path, until);
+        }
+        self.belong_to(lock);
+        if access == Access::Read {
+            // Who has it open otherwise has it for long, and is waited for in another way.
+            return wait_for(lock, path, Access::Write, MOMENT / 100).map_err(
+                |error| match error {
+                    Error::Locked { file, .. } => Error::Locked { file, how: HELD },
+                    error => error,
+                },
+            );
         }
         // A process that has died may have its lock for a moment still.
         let left = until.saturating_duration_since(Instant::now());
         wait_for(lock, path, Access::Write, left.max(MOMENT / 20))
     }
 
-    /// Whether other processes have the store open.
-    pub(super) fn has_others(&self) -> bool {
-        self.has_others
+    /// Gives the file the owner and the rights of the store's, so that those who may write the one
+    /// may write the other. Where it cannot be, they are told when they open it.
+    fn belong_to(&self, store: &LockFile) {
+        let (Ok(is), Ok(own)) = (fstat(store), fstat(&*self.shared)) else { return };
+        if is.st_mode & 0o666 != own.st_mode & 0o777 {
+            let _best_effort = fchmod(&*self.shared, Mode::from_raw_mode(is.st_mode & 0o666));
+        }
+        if geteuid().is_root() && (is.st_uid, is.st_gid) != (own.st_uid, own.st_gid) {
+            let (owner, group) = (Uid::from_raw(is.st_uid), Gid::from_raw(is.st_gid));
+            let _best_effort = fchown(&*self.shared, Some(owner), Some(group));
+        }
     }
 
     /// Removes the file, which no other process uses, after an opening that has failed.
@@ -195,23 +236,25 @@ impl Meeting {
         own.is_ok_and(|own| FileId::at(&self.path).is_ok_and(|found| found == own))
     }
 
-    /// Opens the store that `lock` is of.
+    /// Opens the store that `lock` is of. `None`, with the store's file locked for reading, where
+    /// a process that reads has to be alone with others that only read.
     pub(super) fn open(
         mut self,
         store: &Path,
         access: Access,
         lock: &LockFile,
         options: Options,
-    ) -> Result<(PageStore, Self)> {
+    ) -> Result<Option<(PageStore, Self)>> {
         let opened = self.open_store(store, access, lock, options.clone());
-        if opened.is_err() {
+        if !matches!(opened, Ok(Some(_))) {
             self.remove();
         }
-        let opened = opened?;
+        let Some(opened) = opened? else { return Ok(None) };
         let engine = Arc::downgrade(opened.engine());
-        self.opened = Some(Opened { store: store.to_owned(), access, options, engine });
+        let writes = AtomicBool::new(access == Access::Write);
+        self.opened = Some(Opened { store: store.to_owned(), writes, options, engine });
         self.shared.unlock(OPEN_LOCK)?;
-        Ok((opened, self))
+        Ok(Some((opened, self)))
     }
 
     fn open_store(
@@ -220,18 +263,33 @@ impl Meeting {
         access: Access,
         lock: &LockFile,
         options: Options,
-    ) -> Result<PageStore> {
+    ) -> Result<Option<PageStore>> {
         let (device, name) = place(path)?;
         let file = device.open_same(name, lock, access)?;
-        let turns = Turns { file: (access == Access::Write).then(|| Arc::clone(&file)) };
+        let turns = Turns::new((access == Access::Write).then(|| Arc::clone(&file)));
         let shared = Arc::clone(&self.shared) as Arc<dyn Shared>;
-        if self.has_others {
-            return Ok(PageStore::over(open_next(file, options, shared, turns)?));
+        if self.has_others && !has_no_state(&*shared) {
+            return Ok(Some(PageStore::over(open_next(file, options, shared, turns)?)));
         }
-        (0..shared.words()).for_each(|at| shared.store(at, 0));
-        let store = PageStore::over(open_first(file, options, shared, turns)?);
-        wait_to_share(lock, path, Instant::now())?;
-        Ok(store)
+        if !self.has_others {
+            (0..shared.words()).for_each(|at| shared.store(at, 0));
+        }
+        let engine = if self.has_others || access == Access::Read {
+            open_unsaid(file, options, shared, turns, self.has_others)?
+        } else {
+            Some(open_first(file, options, shared, turns)?)
+        };
+        if !self.has_others {
+            wait_to_share(lock, path, Instant::now())?;
+        }
+        Ok(engine.map(PageStore::over))
+    }
+
+    /// From now on this process may write.
+    pub(super) fn let_write(&self) {
+        if let Some(opened) = &self.opened {
+            opened.writes.store(true, Ordering::SeqCst);
+        }
     }
 
     /// Takes back what the last process that shared the store leaves, when nothing of it is in use.
@@ -268,7 +326,7 @@ impl Meeting {
 impl Opened {
     /// Leaves a store that older versions of the code can open.
     fn close_last(&self, lock: &LockFile) -> Result<()> {
-        if self.access == Access::Read {
+        if !self.writes.load(Ordering::SeqCst) {
             return Ok(());
         }
         let (device, name) = place(&self.store)?;

@@ -173,7 +173,6 @@ fn who_shares_and_who_does_not_keep_each_other_out() {
     assert_eq!(number_in(&snapshot, 0), 2);
     let refused = reader.store.begin(&snapshot).unwrap_err();
     assert!(matches!(refused, Error::ReadOnly { .. }), "{refused}");
-    assert!(matches!(reader.make_writable(&path), Err(Error::ReadOnly { .. })));
     drop(snapshot);
     shared.close().unwrap();
     assert!(meeting_path(&path).exists());
@@ -184,6 +183,87 @@ fn who_shares_and_who_does_not_keep_each_other_out() {
     reader.close().unwrap();
     assert!(!meeting_path(&path).exists());
     check_alone(&path, 3);
+}
+
+/// Who reads came first, and keeps nobody from sharing the store; nothing is written for it.
+#[test]
+fn who_reads_first_sees_what_others_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let read = || StoreFile::open_read_only(&path, many()).unwrap();
+    let first = open(&path).unwrap();
+    add(&first.store, 1, Durability::Full).unwrap();
+    first.close().unwrap();
+    for round in 0..2 {
+        if round == 1 {
+            assert_eq!(Other::start(folder.path(), "die", 0).wait(), Some(0));
+        }
+        let before = fs::read(&path).unwrap();
+        let (early, staying) = (read(), read());
+        let held = staying.store.begin_read().unwrap();
+        let base = number_in(&held, 0);
+        assert!(meeting_path(&path).exists() && fs::read(&path).unwrap() == before);
+        let writer = open(&path).unwrap();
+        for n in 1..=40 {
+            assert_eq!(add(&writer.store, 1, Durability::Full).unwrap(), base + n);
+            for reader in [&early, &staying] {
+                assert_eq!(number_in(&reader.store.begin_read().unwrap(), 0), base + n);
+            }
+            assert_eq!(number_in(&held, 0), base);
+            if n % 7 == 0 {
+                writer.store.checkpoint().unwrap();
+            }
+        }
+        writer.close().unwrap();
+        assert_eq!(number_in(&early.store.begin_read().unwrap(), 0), base + 40);
+        drop(held);
+        // One that reads begins to write.
+        early.make_writable(&path).unwrap();
+        assert_eq!(add(&early.store, 2, Durability::Full).unwrap(), base + 41);
+        assert_eq!(number_in(&staying.store.begin_read().unwrap(), 0), base + 41);
+        staying.close().unwrap();
+        early.close().unwrap();
+        assert!(!meeting_path(&path).exists());
+        check_alone(&path, base + 41);
+    }
+}
+
+/// Before any process writes, one that reads may become the first.
+#[test]
+fn who_reads_first_may_begin_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    open(&path).unwrap().close().unwrap();
+    let [one, other] = [(); 2].map(|()| StoreFile::open_read_only(&path, many()).unwrap());
+    let held = other.store.begin_read().unwrap();
+    one.make_writable(&path).unwrap();
+    assert_eq!(add(&one.store, 1, Durability::Full).unwrap(), 1);
+    assert_eq!(number_in(&other.store.begin_read().unwrap(), 0), 1);
+    assert_eq!(held.pages(), 0);
+    drop(held);
+    one.close().unwrap();
+    other.close().unwrap();
+    // The last one may not write, so the store says still that it is shared.
+    assert!(formats(&path).contains(&3));
+    check_alone(&path, 1);
+}
+
+/// What is made for the store has its rights, whatever those of this process would be.
+#[test]
+fn the_meeting_file_has_the_rights_of_the_store() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    open(&path).unwrap().close().unwrap();
+    for mode in [0o600, 0o664] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let file = open(&path).unwrap();
+        let (store, meeting) = (fs::metadata(&path).unwrap(), fs::metadata(meeting_path(&path)));
+        let meeting = meeting.unwrap();
+        assert_eq!(meeting.mode() & 0o777, mode);
+        assert_eq!((meeting.uid(), meeting.gid()), (store.uid(), store.gid()));
+        file.close().unwrap();
+    }
 }
 
 #[test]
