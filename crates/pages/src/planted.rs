@@ -72,11 +72,14 @@ pub enum Bug {
     DeadWritersLogWrittenOn,
     /// A process asks for the decision of a prepared transaction while its owner lives.
     PreparedDecidedByOther,
+    /// A process whose sync has failed lets others write, although commits that they have seen may
+    /// not be durable.
+    DoubtIgnored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -110,6 +113,7 @@ impl Bug {
         Self::LaggardNotReloaded,
         Self::DeadWritersLogWrittenOn,
         Self::PreparedDecidedByOther,
+        Self::DoubtIgnored,
     ];
 }
 

@@ -164,7 +164,9 @@ impl PageStore {
     /// # Errors
     /// The device failed; the store is poisoned.
     pub fn sync(&self) -> Result<()> {
-        self.engine().flush()
+        let synced = self.engine().flush();
+        self.engine().pass_on_after_failure();
+        synced
     }
 
     /// Writes the changes of the map, and begins a new log: afterwards opening is quick, and dead
@@ -364,7 +366,8 @@ impl Engine {
         }
         self.check_process()?;
         // Where it is refused, the next process that writes recovers it as after a crash.
-        self.step_down().map(drop)
+        self.step_down()?;
+        if self.poison.get().is_some() { Err(Error::Poisoned) } else { Ok(()) }
     }
 
     fn finish(&self) -> Result<()> {

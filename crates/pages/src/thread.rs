@@ -67,6 +67,7 @@ fn run(engine: &Weak<Engine>, interval: Duration) {
         };
         // What failed has poisoned the store, which the next commit says; or there was no room.
         if outcome.is_err() && engine.is_over() {
+            engine.pass_on_after_failure();
             engine.core.lock().has_thread = false;
             return;
         }
@@ -162,6 +163,9 @@ impl Engine {
 
     /// Makes everything committed durable. Commits continue meanwhile.
     pub(crate) fn flush(&self) -> Result<()> {
+        if self.poison.get().is_some() {
+            return Err(Error::Poisoned);
+        }
         match self.check_poison() {
             // What another process has written is in the same file.
             Err(Error::ReadOnly { .. }) if self.may_write() => {

@@ -62,6 +62,7 @@ fn planted_bugs_are_found() {
         Bug::LaggardNotReloaded,
         Bug::DeadWritersLogWrittenOn,
         Bug::PreparedDecidedByOther,
+        Bug::DoubtIgnored,
     ];
     for bug in Bug::ALL.into_iter().filter(|bug| !elsewhere.contains(bug)) {
         let found = hunt(bug, 0..60, |seed, counts| explore(*seed, 150, counts));

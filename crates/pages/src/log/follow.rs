@@ -195,8 +195,9 @@ impl Engine {
     pub(crate) fn catch_up(&self, end: LogEnd) -> Result<bool> {
         self.check_process()?;
         let mut core = self.core.lock();
-        if self.poison.get().is_some() {
-            // A log did not fit, or a write failed: memory is not what the log says.
+        let is_poisoned = self.poison.get().is_some();
+        if is_poisoned && self.gated.as_ref().is_none_or(|gated| gated.gate.is_lost()) {
+            // A log did not fit to what was read before.
             return Err(Error::Poisoned);
         }
         // Another thread may have been faster.
@@ -205,7 +206,10 @@ impl Engine {
         {
             return Ok(true);
         }
-        self.follow_to(&mut core, end).map_err(|error| match error {
+        // After a write that failed, what is in use here is not what the log says.
+        let followed =
+            if is_poisoned { self.reload(&mut core, end) } else { self.follow_to(&mut core, end) };
+        followed.map_err(|error| match error {
             Error::Corrupt { .. } => {
                 let _message = self.lose();
                 self.poisoned(error)

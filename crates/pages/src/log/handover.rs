@@ -15,6 +15,10 @@
 //! opened the store for writing, or at the end of a checkpoint. That one is followed first, as if
 //! the process had said so.
 //!
+//! A process whose write has failed stops in the same way, with one difference: if relaxed commits
+//! that others have seen may not be durable, it says so, and nobody writes until all have closed
+//! the store. A sync that fails may be the only word of what the system then forgets.
+//!
 //! The first process that writes goes on in this way too ([`crate::log::unsaid`]).
 //!
 //! A process that does not know which slots are free, because it has loaded a checkpoint that does
@@ -37,7 +41,7 @@ use crate::log::shared::LogEnd;
 use crate::log::superblock::Found;
 use crate::meeting::cells;
 use crate::meeting::member::Member;
-use crate::meeting::state::heard;
+use crate::meeting::state::{Ending, State, heard, say};
 use crate::planted::{self, Bug};
 
 impl Engine {
@@ -86,7 +90,10 @@ impl Engine {
             if !self.catch_up(state.end)? {
                 return Err(self.unheard());
             }
-            is_left = state.is_left;
+            if state.ending == Ending::Doubtful {
+                return Err(Error::Poisoned);
+            }
+            is_left = state.ending == Ending::Left;
         }
         let is_written_on = planted::is(Bug::DeadWritersLogWrittenOn);
         let has_followed = !is_written_on && self.follow_unsaid()?;
@@ -172,13 +179,22 @@ impl Engine {
     /// that another process left is in the log, and the next process that writes decides it.
     ///
     /// # Errors
-    /// A sync or a checkpoint failed: this process goes on to write, or has to be closed.
+    /// A sync or a checkpoint failed. Where that has poisoned the store here, this process does not
+    /// write any more; otherwise it goes on to.
     pub(crate) fn step_down(&self) -> Result<bool> {
         let Some(member) = &self.member else { return Ok(true) };
         let _turn = member.turn();
         if !member.leads() {
             return Ok(true);
         }
+        let left = self.leave_in_order(member);
+        if self.poison.get().is_some() {
+            self.abandon(member);
+        }
+        left
+    }
+
+    fn leave_in_order(&self, member: &Member) -> Result<bool> {
         self.check_poison()?;
         if self.has_writer.swap(true, Ordering::AcqRel) {
             return Ok(false);
@@ -186,6 +202,31 @@ impl Engine {
         let left = self.leave(member);
         self.release_writer();
         left
+    }
+
+    /// A write of this process has failed: stops to write as if it had died, once none of its
+    /// threads writes any more. It reads on, and follows who writes next.
+    fn abandon(&self, member: &Member) {
+        if self.has_writer.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut core = self.core.lock();
+        if !core.is_saving && !core.mover.is_any() {
+            core.is_log_ours = false;
+            let said = heard(member.shared(), member.store());
+            // What is not known to be durable may be lost, although others have seen it.
+            let doubtful = said.filter(|said| core.durable + 1 < said.end.number);
+            let is_ignored = planted::is(Bug::DoubtIgnored);
+            if let Some(state) = doubtful.filter(|_| !is_ignored) {
+                let ending = Ending::Doubtful;
+                say(member.shared(), member.store(), State { ending, ..state });
+            }
+            if let Some(gated) = &self.gated {
+                gated.gate.shut();
+            }
+            member.end_lead();
+        }
+        self.release_writer();
     }
 
     fn leave(&self, member: &Member) -> Result<bool> {
@@ -211,7 +252,7 @@ impl Engine {
         core.unsynced_bytes = 0;
         (core.is_flush_wanted, core.is_growth_wanted) = (false, false);
         core.is_checkpoint_wanted = false;
-        self.say(&core, member, true);
+        self.say(&core, member, Ending::Left);
         if let Some(gated) = &self.gated {
             gated.gate.shut();
         }

@@ -208,6 +208,7 @@ impl Engine {
             None => Ok(()),
             Some(_lost) => {
                 let what = "a version that is read here is not in the meeting file";
+                let _message = self.lose();
                 Err(self.poisoned(corrupt(self.media.name(), 0, what)))
             }
         }

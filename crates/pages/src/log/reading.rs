@@ -13,7 +13,7 @@ use crate::engine::{Core, Engine};
 use crate::error::{Error, Result};
 use crate::log::shared::LogEnd;
 use crate::meeting::member::Member;
-use crate::meeting::state::{State, heard, say};
+use crate::meeting::state::{Ending, State, heard, say};
 use crate::version::view::View;
 
 /// How often a reader begins again before it gives up: each time, the writer has taken a
@@ -39,15 +39,15 @@ impl Engine {
     /// Says how far the log goes now, if other processes listen.
     pub(crate) fn announce(&self, core: &Core) {
         if let Some(member) = self.member.as_ref().filter(|member| member.leads()) {
-            self.say(core, member, false);
+            self.say(core, member, Ending::None);
         }
     }
 
-    /// Says how far the log goes, and whether this process has ended its writing.
-    pub(super) fn say(&self, core: &Core, member: &Member, is_left: bool) {
+    /// Says how far the log goes, and how this process has ended its writing.
+    pub(super) fn say(&self, core: &Core, member: &Member, ending: Ending) {
         let end = LogEnd { epoch: core.log.epoch, number: core.log.number };
         let newest = self.versions.lock().newest().0;
-        say(member.shared(), member.store(), State { end, newest, is_left });
+        say(member.shared(), member.store(), State { end, newest, ending });
     }
 
     /// Adds a reader to the newest version of all processes.

@@ -53,6 +53,14 @@ impl Engine {
         }
     }
 
+    /// An operation of the store's thread has failed: lets another process write, if this one does
+    /// not any more.
+    pub(crate) fn pass_on_after_failure(&self) {
+        if self.taking_turns().is_some() && self.poison.get().is_some() {
+            let _poisoned = self.step_down();
+        }
+    }
+
     /// Whether no later operation of this process can change the store.
     pub(crate) fn is_over(&self) -> bool {
         let has_stopped = self.turns.is_none() && self.is_read_only();
@@ -67,6 +75,9 @@ impl Engine {
     pub(crate) fn to_write(&self, patience: Duration) -> Result<Option<MutexGuard<'_, ()>>> {
         self.check_process()?;
         let Some(member) = self.taking_turns() else { return Ok(None) };
+        if self.poison.get().is_some() {
+            return Err(Error::Poisoned);
+        }
         if let Some(turn) = self.try_turn(member)? {
             return Ok(Some(turn));
         }
@@ -112,7 +123,7 @@ impl Engine {
     pub(crate) fn pass_on(&self) {
         let Some(member) = self.taking_turns().filter(|member| member.leads()) else { return };
         member.use_turn();
-        if member.has_led_for() >= TURN && member.is_waited_for() {
+        if self.poison.get().is_some() || member.has_led_for() >= TURN && member.is_waited_for() {
             // Where it fails the store is poisoned, which the next transaction says.
             let _left = self.step_down();
         } else {
@@ -123,7 +134,9 @@ impl Engine {
     /// A change has ended, or a transaction was refused: where there is no thread that would let
     /// another process write, does so.
     pub(crate) fn pass_on_without_thread(&self) {
-        if self.taking_turns().is_some() && !self.core.lock().has_thread {
+        let Some(member) = self.taking_turns() else { return };
+        let has_failed = self.poison.get().is_some();
+        if member.leads() && (has_failed || !self.core.lock().has_thread) {
             let _left = self.step_down();
         }
     }

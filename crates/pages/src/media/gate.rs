@@ -44,9 +44,17 @@ impl Gate {
         *self.state.write() = State::Open(file);
     }
 
-    /// Refuses writes.
+    /// Refuses writes, also those of a thread that began one before.
     pub(crate) fn shut(&self) {
-        *self.state.write() = State::Shut;
+        let mut state = self.state.write();
+        if !matches!(*state, State::Lost) {
+            *state = State::Shut;
+        }
+    }
+
+    /// Whether another process has written to the file.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(*self.state.read(), State::Lost)
     }
 
     /// Refuses everything: another process has written to the file.

@@ -7,7 +7,8 @@
 //! word     3  check of words 0 to 2
 //! word    16  sequence: the number of the newest state
 //! word    17  an even state: epoch, number of the next frame, newest version, 1 if the
-//!               writer has left in order, check of the sequence and these
+//!               writer has left in order, 2 if a write of it has failed and not all of this
+//!               is known to be durable, check of the sequence and these
 //! word    22  an odd state
 //! word    32  the newest version when a process last asked which versions are read
 //! word    33  another number each time that a process has stopped to write

@@ -26,9 +26,38 @@ pub(crate) struct State {
     pub(crate) end: LogEnd,
     /// The newest version.
     pub(crate) newest: u64,
-    /// Whether the process has ended its writing in order, so that another may write the log on. A
-    /// process that dies leaves `false`.
-    pub(crate) is_left: bool,
+    /// How the process has ended its writing.
+    pub(crate) ending: Ending,
+}
+
+/// How a process has ended its writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It writes, or has died, or a write has failed: its log is never written on.
+    None,
+    /// In order: another process may write the log on.
+    Left,
+    /// A write has failed, and it is not known whether all that it has said is durable. Nobody
+    /// writes until all have closed the store.
+    Doubtful,
+}
+
+impl Ending {
+    const fn word(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Left => 1,
+            Self::Doubtful => 2,
+        }
+    }
+
+    const fn of(word: u64) -> Self {
+        match word {
+            1 => Self::Left,
+            2 => Self::Doubtful,
+            _ => Self::None,
+        }
+    }
 }
 
 /// The first word of the copy of a state.
@@ -40,8 +69,8 @@ fn copy_of(sequence: u64) -> usize {
 pub(crate) fn say(shared: &dyn Shared, store: StoreId, state: State) {
     let next = shared.load(STATE).wrapping_add(1);
     let copy = copy_of(next);
-    let State { end: LogEnd { epoch, number }, newest, is_left } = state;
-    let left = u64::from(is_left);
+    let State { end: LogEnd { epoch, number }, newest, ending } = state;
+    let left = ending.word();
     for (at, field) in (copy..).zip([epoch, number, newest, left]) {
         shared.store(at, field);
     }
@@ -71,6 +100,6 @@ pub(crate) fn heard(shared: &dyn Shared, store: StoreId) -> Option<State> {
             std::hint::spin_loop();
             return None;
         }
-        Some(State { end: LogEnd { epoch, number }, newest, is_left: left == 1 })
+        Some(State { end: LogEnd { epoch, number }, newest, ending: Ending::of(left) })
     })
 }

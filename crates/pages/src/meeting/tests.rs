@@ -15,7 +15,7 @@ use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::cells::{held, is_seen};
 use super::layout::{ASKED, CELLS, MEETING_BYTES, PINS, STATE, encode, is_of, make, pin, tag};
 use super::member::Member;
-use super::state::{State, heard, say};
+use super::state::{Ending, State, heard, say};
 use crate::log::record::Held;
 use crate::log::shared::LogEnd;
 use crate::planted::{Bug, with};
@@ -25,7 +25,11 @@ const WORDS: usize = MEETING_BYTES / 8;
 
 fn state(number: u64) -> State {
     let end = LogEnd { epoch: number + 1000, number };
-    State { end, newest: number + 2000, is_left: number.is_multiple_of(2) }
+    State {
+        end,
+        newest: number + 2000,
+        ending: if number.is_multiple_of(2) { Ending::Left } else { Ending::None },
+    }
 }
 
 fn covers(held: &[Held], version: u64) -> bool {

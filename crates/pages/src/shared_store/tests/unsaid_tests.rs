@@ -30,7 +30,7 @@ fn open(
     })
 }
 
-fn add(store: &PageStore) -> Result<u32> {
+pub(super) fn add(store: &PageStore) -> Result<u32> {
     let base = store.begin_read()?;
     let number = counted(&base)?.unwrap() + 1;
     let mut writer = store.begin(&base)?;
