@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker_pages::{Durability, Missing, Options, StoreFile};
+use esker_pages::{Durability, Missing, Options, Processes, StoreFile};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -279,4 +280,55 @@ fn what_is_no_database_and_no_store_is_named() {
     esker(["sqlite", "check", &text]).fails(2, &["text"]);
     esker(["sqlite", "stats", &store]).fails(5, &["db"]);
     assert!(!place.path("db").exists());
+}
+
+/// Another process writes all the time while the commands look at its store.
+#[test]
+fn commands_work_beside_a_process_that_shares_the_store() {
+    let place = Place::new();
+    let (source, connection) = database(&place, "app.db", "", 2_000);
+    drop(connection);
+    let (store, back) = (place.db(), place.path("back.db").display().to_string());
+    esker(["sqlite", "import", &source, &store]).stdout();
+    let options = Options::default().processes(Processes::Many);
+    let file = StoreFile::open(store.as_ref(), Missing::Fail, options).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writes = scope.spawn(|| {
+            let mut commits = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                // Of two versions, the command that pins has made one: it begins again.
+                let Ok(mut writer) = file.store.begin(&file.store.pin()) else { continue };
+                // SQLite counts the changes of a database there.
+                let mut count = [0; 4];
+                writer.read(0, 24, &mut count).unwrap();
+                let count = u32::from_be_bytes(count) + 1;
+                writer.write(0, 24, &count.to_be_bytes()).unwrap();
+                writer.commit(Durability::Full).unwrap();
+                commits += 1;
+            }
+            commits
+        });
+        let looks = || {
+            esker(["sqlite", "pin", &store, "now"]).stdout();
+            let check = esker(["sqlite", "check", &store, "--json"]).json();
+            assert_eq!(check["ok"], json!(true));
+            let versions = esker(["sqlite", "versions", &store, "--json"]).json();
+            let first = versions[0]["version"].as_u64().unwrap();
+            esker(["sqlite", "export", &store, &back, "--force"]).stdout();
+            assert_eq!(content(&back), content(&source));
+            esker(["sqlite", "export", &store, &back, "--version=now", "--force"]).stdout();
+            assert_eq!(content(&back), content(&source));
+            let stats = esker(["sqlite", "stats", &store, "--json"]).json();
+            assert!(stats["newest"]["version"].as_u64().unwrap() > first);
+            esker(["sqlite", "unpin", &store, "now"]).stdout();
+            esker(["sqlite", "compact", &store]).fails(2, &["other processes"]);
+        };
+        let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(looks));
+        is_done.store(true, Ordering::Relaxed);
+        assert!(writes.join().unwrap() > 0);
+        looked.unwrap();
+    });
+    file.close().unwrap();
+    check_says(&store);
 }

@@ -10,7 +10,7 @@ mod look;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use esker_pages::{Allocation, Missing, Options, StoreFile, decide_by_file};
+use esker_pages::{Allocation, Error, Missing, Options, Processes, StoreFile, decide_by_file};
 use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 
@@ -25,8 +25,8 @@ loadable extension of an unmodified SQLite:
   sqlite3 -cmd '.load libesker_sqlite' -cmd '.open file:app.esker?vfs=esker'
   esker sqlite export app.esker app.db
 
-Either one process, this command included, has a page store open for writing, or several have it
-open for reading. check, stats, versions and export only read.";
+These commands work beside processes that share a page store (processes=many in the URI); a process
+that has it to itself keeps them out. check, stats, versions and export only read.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Sqlite {
@@ -145,13 +145,23 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
 
 /// Opens a store that must exist.
 fn open(path: &Path) -> Result<StoreFile, Failure> {
-    let opened = StoreFile::open(path, Missing::Fail, Options::default());
-    decided(path, opened.map_err(|error| refused_by_pages(path, error))?)
+    open_as(path, |options| StoreFile::open(path, Missing::Fail, options))
 }
 
 /// Opens a store that must exist, and writes nothing.
 fn open_read_only(path: &Path) -> Result<StoreFile, Failure> {
-    let opened = StoreFile::open_read_only(path, Options::default());
+    open_as(path, |options| StoreFile::open_read_only(path, options))
+}
+
+/// Opens a store for this process alone, or beside the processes that share it.
+fn open_as(
+    path: &Path,
+    open: impl Fn(Options) -> esker_pages::Result<StoreFile>,
+) -> Result<StoreFile, Failure> {
+    let opened = match open(Options::default()) {
+        Err(Error::Locked { .. }) => open(Options::default().processes(Processes::Many)),
+        opened => opened,
+    };
     decided(path, opened.map_err(|error| refused_by_pages(path, error))?)
 }
 
