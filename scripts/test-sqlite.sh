@@ -1,5 +1,6 @@
 #!/bin/bash
-# SQLite's own test suite over the extension: the scripts that it runs with journals in memory.
+# SQLite's own test suite over the extension: the scripts that it runs with journals in memory, and
+# its test of several processes, mptest.
 #
 #   scripts/test-sqlite.sh [PATTERN…]    all scripts, or those whose names match (select*, fts3*)
 #   scripts/test-sqlite.sh --short       those of bindings/sqlite/tcl/short.txt
@@ -44,6 +45,18 @@ if ! compgen -G "$work/sqlite3-*/configure" >/dev/null; then
     (cd "$work" && for archive in sqlite3_*.orig.tar.*; do tar xf "$archive"; done)
 fi
 sources=$(dirname "$(compgen -G "$work/sqlite3-*/configure" | head -1)")
+
+# SQLite's test of several processes, which has one connection in each.
+if [ ! -x "$work/mptest" ]; then
+    mkdir -p "$work/build-mptest"
+    cd "$work/build-mptest"
+    CFLAGS=-O1 "$sources/configure" --disable-tcl >configure.log 2>&1
+    make sqlite3.c >make.log 2>&1 || { tail -20 make.log >&2; exit 1; }
+    cc -O1 -I. -DESKER_FIRST -c "$root/bindings/sqlite/tcl/load.c" -o load.o
+    cc -O1 -I. -DSQLITE_USE_URI=1 -DSQLITE_EXTRA_INIT=esker_load -o "$work/mptest" \
+        "$sources/mptest/mptest.c" sqlite3.c load.o -lm -ldl -lpthread
+    cd "$root"
+fi
 
 # The test fixture, which asks for the extension when its first connection is opened.
 if [ ! -x "$work/build/testfixture" ]; then
@@ -90,7 +103,33 @@ while read -r name; do
         if [[ $name == $pattern ]]; then echo "$name"; break; fi
     done
 done <"$place/names" >"$place/chosen"
+
+# Several processes write and read one database, some of which are killed. It sleeps most of the
+# time, so that it runs beside the scripts.
+several=()
+for script in multiwrite01 crash01; do
+    mkdir "$place/$script"
+    cp "$work/mptest" "$sources"/mptest/*test "$place/$script"
+    [ "$(id -u)" != 0 ] || chown -R nobody "$place/$script"
+    (
+        cd "$place/$script"
+        database="file:$place/$script/mp.db?vfs=esker&processes=many"
+        ESKER_SQLITE=$place/libesker_sqlite.so timeout 300 "${as_user[@]}" ./mptest "$database" \
+            --quiet "$script.test" >"$place/$script.log" 2>&1
+    ) &
+    several+=("$script:$!")
+done
+
 HOME=$place "${as_user[@]}" xargs -r -P "$(nproc)" -n 1 "$place/one" <"$place/chosen"
+
+for one in "${several[@]}"; do
+    if wait "${one#*:}"; then
+        echo "mptest ${one%:*}: $(grep '^Summary' "$place/${one%:*}.log")"
+    else
+        tail -20 "$place/${one%:*}.log" >&2
+        exit 1
+    fi
+done
 
 # What a whole run counted, for `cargo xtask test-counts`.
 counts=()

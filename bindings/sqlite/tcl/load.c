@@ -1,10 +1,13 @@
 /* Linked into SQLite's test fixture: the first connection loads the library that ESKER_SQLITE
-** names, whose VFS is the default for all connections after it. */
+** names, whose VFS is the default for all connections after it. With ESKER_FIRST that connection
+** is one of its own, for a program that opens only one. */
 #include "sqlite3ext.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#undef sqlite3_open
+#undef sqlite3_close
 #undef sqlite3_auto_extension
 int sqlite3_auto_extension(void (*)(void));
 
@@ -27,5 +30,11 @@ static int once(sqlite3 *db, char **message, const sqlite3_api_routines *routine
 int esker_load(const char *unused){
   (void)unused;
   if( !getenv("ESKER_SQLITE") ) return SQLITE_OK;
-  return sqlite3_auto_extension((void (*)(void))once);
+  int code = sqlite3_auto_extension((void (*)(void))once);
+#ifdef ESKER_FIRST
+  sqlite3 *db = 0;
+  if( code==SQLITE_OK ) code = sqlite3_open(":memory:", &db);
+  sqlite3_close(db);
+#endif
+  return code;
 }
