@@ -75,11 +75,15 @@ pub enum Bug {
     /// A process whose sync has failed lets others write, although commits that they have seen may
     /// not be durable.
     DoubtIgnored,
+    /// A process takes slots for free in segments where it does not know all that are in use.
+    UnlistedReused,
+    /// Other processes are let in while a reader uses places that pages were moved from.
+    AloneTooShort,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -114,6 +118,8 @@ impl Bug {
         Self::DeadWritersLogWrittenOn,
         Self::PreparedDecidedByOther,
         Self::DoubtIgnored,
+        Self::UnlistedReused,
+        Self::AloneTooShort,
     ];
 }
 

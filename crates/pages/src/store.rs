@@ -212,6 +212,7 @@ impl PageStore {
     ///
     /// # Errors
     /// As [`PageStore::checkpoint`]. The store is unchanged, except for pages that were moved.
+    /// [`Error::Locked`] where processes share the store and another one has it open.
     pub fn compact(&self, going: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Compacted> {
         compact::run(self.engine(), going)
     }

@@ -63,6 +63,8 @@ fn planted_bugs_are_found() {
         Bug::DeadWritersLogWrittenOn,
         Bug::PreparedDecidedByOther,
         Bug::DoubtIgnored,
+        Bug::UnlistedReused,
+        Bug::AloneTooShort,
     ];
     for bug in Bug::ALL.into_iter().filter(|bug| !elsewhere.contains(bug)) {
         let found = hunt(bug, 0..60, |seed, counts| explore(*seed, 150, counts));

@@ -107,7 +107,7 @@ impl Squeeze {
     pub(crate) fn begin(engine: &Arc<Engine>) -> Result<Self> {
         let engine = Arc::clone(engine);
         let mut core = engine.idle();
-        if core.shared.is_some() {
+        if core.shared.is_some() && !core.is_alone() {
             // Moves are in no record: other processes would not know of them.
             return invalid("a store that other processes may have open is not made shorter");
         }
@@ -178,6 +178,10 @@ impl Squeeze {
             // What was closed is open now.
             Err(Error::Full { .. }) => engine.checkpoint_core(&mut core)?,
             outcome => outcome?,
+        }
+        if core.is_alone() {
+            // The log before is kept for one checkpoint more where processes share the store.
+            engine.checkpoint_core(&mut core)?;
         }
         core.space.open_all();
         engine.cut(&mut core)?;
@@ -261,6 +265,16 @@ impl Engine {
 
 /// Makes the file as short as its live contents allow ([`crate::PageStore::compact`]).
 pub(crate) fn run(
+    engine: &Arc<Engine>,
+    going: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Compacted> {
+    engine.begin_alone(engine.options.busy_timeout)?;
+    let done = run_passes(engine, going);
+    engine.end_alone()?;
+    done
+}
+
+fn run_passes(
     engine: &Arc<Engine>,
     going: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Compacted> {

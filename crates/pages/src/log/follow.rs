@@ -26,7 +26,7 @@ use crate::log::checkpoint::EPOCHS_TRIED_MAX;
 use crate::log::creation::{find_in, of_epoch};
 use crate::log::frames::Log;
 use crate::log::hold::{free_before, places_of};
-use crate::log::record::{Kept, Record};
+use crate::log::record::{Kept, Record, Unlisted};
 use crate::log::recovery::{Recovered, recover_checkpoint, segments_in};
 use crate::log::scan::{Position, scan_on};
 use crate::log::shared::{LogEnd, SharedCore};
@@ -74,7 +74,10 @@ impl Following<'_> {
             match record {
                 // Who was there knows it.
                 Record::Kept(kept) if self.is_loading => self.restore(core, kept)?,
-                Record::Kept(_) => {}
+                Record::Kept(kept) => {
+                    let known = core.shared.as_mut().filter(|shared| shared.is_complete);
+                    known.into_iter().for_each(|shared| shared.unlisted = kept.unlisted);
+                }
                 _ if skipped > 0 => skipped -= 1,
                 record => apply(core, self.versions, self.allocation, record)
                     .map_err(|misfit| bad(misfit.at, misfit.what))?,
@@ -113,7 +116,12 @@ impl Following<'_> {
         self.versions.lock().restore(kept.versions);
         if let Some(shared) = &mut core.shared {
             shared.log_before = kept.log_before;
-            shared.is_complete = true;
+            shared.unlisted = kept.unlisted;
+            shared.is_complete = kept.unlisted == Unlisted::default();
+            if !shared.is_complete {
+                // Versions from this on are known, and so is when those before are gone.
+                shared.loaded = kept.unlisted.before;
+            }
         }
         Ok(())
     }

@@ -21,9 +21,9 @@
 //!
 //! The first process that writes goes on in this way too ([`crate::log::unsaid`]).
 //!
-//! A process that does not know which slots are free, because it has loaded a checkpoint that does
-//! not say which slots older versions have, takes a checkpoint in the same way as after a death,
-//! once these are not read any more: all others load it, and know what it knows.
+//! A process may not know which slots are free in the first segments of the file, because it has
+//! loaded a checkpoint that does not list the slots of all versions in use. It takes its slots from
+//! the other segments, until a checkpoint finds that those versions are gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ use crate::error::{Error, Result, invalid};
 use crate::log::checkpoint::EPOCHS_TRIED_MAX;
 use crate::log::creation::find_in;
 use crate::log::frames::Log;
-use crate::log::record::Record;
+use crate::log::record::{Record, Unlisted};
 use crate::log::scan::{Position, scan};
 use crate::log::shared::LogEnd;
 use crate::log::superblock::Found;
@@ -74,6 +74,7 @@ impl Engine {
     pub(super) fn begin_turn(&self, member: &Member, file: Arc<dyn DeviceFile>) -> Result<bool> {
         let led = self.take_over(member, file);
         if !matches!(led, Ok(true)) {
+            self.core.lock().space.open_first();
             if let Some(gated) = &self.gated {
                 gated.gate.shut();
             }
@@ -99,14 +100,21 @@ impl Engine {
         let has_followed = !is_written_on && self.follow_unsaid()?;
         let mut core = self.core.lock();
         self.see_growth(&mut core)?;
-        let is_complete = core.shared.as_ref().is_some_and(|shared| shared.is_complete);
-        if !is_complete && self.is_older_read(&core)? {
+        let (is_complete, unlisted) = core
+            .shared
+            .as_ref()
+            .map_or((false, Unlisted::default()), |shared| (shared.is_complete, shared.unlisted));
+        let is_known = is_complete || unlisted != Unlisted::default();
+        if !is_known && self.is_older_read(&core)? {
             return Ok(false);
+        }
+        if !is_complete && !planted::is(Bug::UnlistedReused) {
+            core.space.close_first(unlisted.segments);
         }
         if let Some(gated) = &self.gated {
             gated.gate.open(file);
         }
-        if is_complete && !has_followed && (is_left || is_written_on) {
+        if is_known && !has_followed && (is_left || is_written_on) {
             self.resume_log(&mut core)?;
         } else {
             self.recover_in_memory(&mut core)?;
@@ -221,6 +229,7 @@ impl Engine {
                 let ending = Ending::Doubtful;
                 say(member.shared(), member.store(), State { ending, ..state });
             }
+            core.space.open_first();
             if let Some(gated) = &self.gated {
                 gated.gate.shut();
             }
@@ -232,6 +241,9 @@ impl Engine {
     fn leave(&self, member: &Member) -> Result<bool> {
         let mut core = self.core.lock();
         if core.is_saving || core.mover.is_any() {
+            return Ok(false);
+        }
+        if !self.is_alone_no_more(&mut core, member)? {
             return Ok(false);
         }
         if core.next_epoch != core.log.epoch + 1 {
@@ -247,6 +259,7 @@ impl Engine {
         if let Some(shared) = &mut core.shared {
             shared.at = at;
         }
+        core.space.open_first();
         core.is_log_ours = false;
         core.checkpoint_notes = None;
         core.unsynced_bytes = 0;

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::engine::{Core, Engine};
 use crate::error::{Result, corrupt, invalid};
 use crate::log::creation::of_epoch;
-use crate::log::record::{HELD_MAX, Held, Kept, Record};
+use crate::log::record::{HELD_MAX, Held, Kept, Record, Unlisted};
 use crate::log::shared::{HeldMark, KeptRoot, SharedCore};
 use crate::meeting::cells;
 use crate::options::Allocation as Kind;
@@ -113,6 +113,9 @@ pub(crate) fn free_before(
     let nodes = places_of(&roots);
     let Some(shared) = &mut core.shared else { return };
     shared.is_complete |= shared.mark.take().is_some_and(|mark| mark.is_complete);
+    if shared.is_complete {
+        core.space.open_first();
+    }
     let segments = std::mem::replace(&mut shared.log_before, log_segments);
     let before = std::mem::replace(&mut shared.nodes, nodes);
     let gone: Vec<Sector> = before.difference(&shared.nodes).copied().collect();
@@ -175,23 +178,37 @@ impl Engine {
     }
 
     /// The record with which the log of the next checkpoint begins, so that who loads that knows
-    /// all slots in use; `None` where the record would be too long, or one process has the store
+    /// all slots in use, or in which segments they may be; `None` where one process has the store
     /// open.
-    pub(super) fn kept(&self, core: &Core) -> Option<Vec<u8>> {
-        let Some(shared) = &core.shared else {
+    pub(super) fn kept(&self, core: &mut Core) -> Option<Vec<u8>> {
+        let segments = core.space.segment_count();
+        let Some(shared) = &mut core.shared else {
             // No process has it open yet that reads an older version.
             return core.is_for_many.then(|| Record::Kept(Kept::default()).encode());
         };
-        let roots = &shared.mark.as_ref()?.roots;
-        let newest = roots.last().map_or(0, |(_, version, _)| *version);
-        let mut versions = self.versions.lock().kept_up_to(newest);
-        if versions.len() <= roots.len() {
-            versions.clear();
+        let mark = shared.mark.as_ref()?;
+        let saved: Vec<u64> = mark.roots.iter().map(|(_, version, _)| *version).collect();
+        let newest = saved.last().copied().unwrap_or_default();
+        let (all, now) = (Unlisted::default(), Unlisted { before: newest, segments });
+        // If the versions before are gone, or this process knows them, all can be listed.
+        let is_known = shared.is_complete || mark.is_complete;
+        let before = Some(shared.unlisted).filter(|unlisted| *unlisted != all);
+        let tried = [is_known.then_some(all), before, Some(now)];
+        for unlisted in tried.into_iter().flatten() {
+            let mut versions = self.versions.lock().kept_between(unlisted.before, newest);
+            let saved = saved.iter().filter(|version| **version >= unlisted.before);
+            if versions.len() <= saved.count() {
+                versions.clear();
+            }
+            let kept = Kept { log_before: core.log.named().0.to_vec(), versions, unlisted };
+            let Some(record) = kept.fits().then(|| Record::Kept(kept).encode()) else { continue };
+            // It counts as a part of the log, after so many bytes of which a checkpoint is due.
+            if record.len() as u64 <= self.options.checkpoint_bytes / 4 || unlisted == now {
+                shared.unlisted = unlisted;
+                return Some(record);
+            }
         }
-        let kept = Kept { log_before: core.log.named().0.to_vec(), versions };
-        let record = kept.fits().then(|| Record::Kept(kept).encode())?;
-        // It counts as a part of the log, after so many bytes of which a checkpoint is due.
-        (record.len() as u64 <= self.options.checkpoint_bytes / 4).then_some(record)
+        None
     }
 
     /// Whether a process reads a version that is older than the checkpoint which was loaded here.

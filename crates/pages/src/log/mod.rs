@@ -8,9 +8,10 @@
 //! different where several processes have a store open), [`follow`] and [`adopt`] (a process that
 //! follows the log of another), [`reading`] (readers then), [`joining`]
 //! (opening one), [`handover`] (another process writes), [`turns`] (when one does), [`unsaid`]
-//! (none has yet).
+//! (none has yet), [`alone`] (others are kept out while pages move).
 
 pub(crate) mod adopt;
+pub(crate) mod alone;
 pub(crate) mod append;
 pub(crate) mod apply;
 pub(crate) mod checkpoint;

@@ -21,7 +21,8 @@
 //!                 u32 page size, u32 pages
 //!                 varint count, then of each page, ascending:
 //!                   varint page, from the page after the one before
-//!                   u32 slot that it has in the version before
+//!                   u32 slot that it has in the version before;
+//!               varint version, u32 segments: what is not listed
 //! ```
 //!
 //! The slots of a transaction are in its record, and a record is in frames with checksums and
@@ -96,7 +97,19 @@ pub(crate) struct Kept {
     /// The segments of the log before, which is kept for processes that are late.
     pub(crate) log_before: Vec<u32>,
     /// All versions up to that of the checkpoint, the oldest first; none if it has all of them.
+    /// Those before [`Unlisted::before`] are left out.
     pub(crate) versions: Vec<KeptVersion>,
+    pub(crate) unlisted: Unlisted,
+}
+
+/// Versions that are in use and in no list, because that would be too long. All slots that only
+/// they have are in the first segments: who does not know them may use the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unlisted {
+    /// They are below this; 0 if there are none.
+    pub(crate) before: u64,
+    /// The number of segments that may have slots of them.
+    pub(crate) segments: u32,
 }
 
 /// A record.
@@ -299,6 +312,8 @@ impl Kept {
                 out.extend_from_slice(&slot.0.to_le_bytes());
             }
         }
+        put_varint(out, self.unlisted.before);
+        out.extend_from_slice(&self.unlisted.segments.to_le_bytes());
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -315,7 +330,11 @@ impl Kept {
             let replaced = read_replaced(reader)?;
             versions.push(KeptVersion { version, page_size, pages, replaced });
         }
-        Ok(Self { log_before, versions })
+        let (before, segments) = (reader.varint()?, reader.u32()?);
+        if before >= NUMBER_MAX {
+            return Err(reader.error("a version that is not listed is out of bounds"));
+        }
+        Ok(Self { log_before, versions, unlisted: Unlisted { before, segments } })
     }
 }
 
@@ -429,12 +448,14 @@ mod tests {
         let version = (any::<u32>(), any::<u32>(), replaced);
         let versions = prop::collection::btree_map(0..NUMBER_MAX, version, 0..5);
         let segments = prop::collection::vec(any::<u32>(), 0..9);
-        (segments, versions).prop_map(|(log_before, versions)| {
+        let unlisted = (0..NUMBER_MAX, any::<u32>());
+        (segments, versions, unlisted).prop_map(|(log_before, versions, unlisted)| {
             let versions = versions.into_iter().map(|(version, (page_size, pages, replaced))| {
                 let replaced = replaced.into_iter().map(|(page, slot)| (page, Sector(slot)));
                 KeptVersion { version, page_size, pages, replaced: replaced.collect() }
             });
-            Kept { log_before, versions: versions.collect() }
+            let unlisted = Unlisted { before: unlisted.0, segments: unlisted.1 };
+            Kept { log_before, versions: versions.collect(), unlisted }
         })
     }
 
@@ -484,10 +505,12 @@ mod tests {
         assert_eq!(Record::Unpin("n".into()).encode(), [5, 1, b'n']);
         let replaced = vec![(3, Sector(258)), (5, Sector(0))];
         let version = KeptVersion { version: 9, page_size: 512, pages: 6, replaced };
-        let kept = Record::Kept(Kept { log_before: vec![5], versions: vec![version] });
+        let unlisted = Unlisted { before: 7, segments: 4 };
+        let kept = Kept { log_before: vec![5], versions: vec![version], unlisted };
+        let kept = Record::Kept(kept);
         let expected = [
             &[7, 1, 5, 0, 0, 0, 1, 9, 0, 2, 0, 0, 6, 0, 0, 0][..],
-            &[2, 3, 2, 1, 0, 0, 1, 0, 0, 0, 0],
+            &[2, 3, 2, 1, 0, 0, 1, 0, 0, 0, 0, 7, 4, 0, 0, 0],
         ];
         assert_eq!(kept.encode(), expected.concat());
     }

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::log::record::Unlisted;
 use crate::log::scan::Position;
 use crate::log::superblock::Superblock;
 use crate::place::Sector;
@@ -59,8 +60,13 @@ pub(crate) struct SharedCore {
     /// are not known here to be in use.
     pub(crate) loaded: u64,
     /// Whether the free slots are known to be those of every process. Without that, slots may seem
-    /// free here that are not, and nothing may be allocated.
+    /// free here that are not, and nothing may be allocated in the segments that `unlisted` names;
+    /// nowhere, if it names none.
     pub(crate) is_complete: bool,
+    /// What the checkpoint that was loaded, or the last one that was taken here, does not list.
+    pub(crate) unlisted: Unlisted,
+    /// Whether this process keeps all others from opening the store ([`crate::log::alone`]).
+    pub(crate) is_alone: bool,
 }
 
 impl SharedCore {
@@ -74,6 +80,8 @@ impl SharedCore {
             mark: None,
             loaded: newest,
             is_complete: false,
+            unlisted: Unlisted::default(),
+            is_alone: false,
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::log::creation::find_in;
 use crate::log::hold::check_sharing;
 use crate::log::joining::{check_meeting, follow_from};
 use crate::log::opening::allocation;
+use crate::log::record::Unlisted;
 use crate::log::recovery::recover;
 use crate::log::shared::LogEnd;
 use crate::log::superblock::Found;
@@ -76,7 +77,7 @@ pub(crate) fn open_unsaid(
         core.is_for_many = true;
         if let Some(shared) = &mut core.shared {
             // No process reads anything that is not in the file.
-            shared.is_complete = true;
+            (shared.is_complete, shared.unlisted) = (true, Unlisted::default());
         }
     }
     engine.is_unsaid.store(true, Ordering::SeqCst);

@@ -15,6 +15,7 @@ use esker_harness::violation::{Verdict, without_panic};
 
 mod poison_tests;
 mod prepared_tests;
+mod unlisted_tests;
 mod unsaid_tests;
 
 use super::turn_tests::a_checkpoint_that_was_not_ended;

@@ -316,9 +316,11 @@ impl Meeting {
     /// next process that opens it, as after a crash.
     pub(super) fn leave(&self, lock: &LockFile) {
         let in_use = |opened: &Opened| opened.engine.strong_count() > 0;
-        if lock.process().is_current() && !self.opened.as_ref().is_some_and(in_use) {
-            let _best_effort = self.end(lock);
+        if !lock.process().is_current() || self.opened.as_ref().is_some_and(in_use) {
+            // What is in use may keep others out: it is unlocked with the last of it.
+            return;
         }
+        let _best_effort = self.end(lock);
         let _unlocked = self.shared.unlock(OPEN_LOCK);
     }
 }

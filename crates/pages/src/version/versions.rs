@@ -269,9 +269,9 @@ impl Versions {
         }
     }
 
-    /// The versions up to `newest`, the oldest first.
-    pub(crate) fn kept_up_to(&self, newest: u64) -> Vec<KeptVersion> {
-        let kept = self.list.range(..=newest).map(|(version, kept)| {
+    /// The versions from `first` up to `newest`, the oldest first.
+    pub(crate) fn kept_between(&self, first: u64, newest: u64) -> Vec<KeptVersion> {
+        let kept = self.list.range(first.min(newest)..=newest).map(|(version, kept)| {
             let mut replaced: Vec<_> =
                 kept.replaced.iter().map(|(page, slot)| (*page, *slot)).collect();
             replaced.sort_unstable_by_key(|(page, _)| *page);

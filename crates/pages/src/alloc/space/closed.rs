@@ -107,7 +107,7 @@ impl Space {
     /// says how many there were.
     pub(crate) fn open_some(&mut self, count: u32) -> u32 {
         let is_free = |segment: &u32| self.segments.get(*segment as usize) == Some(&Use::Free);
-        let some = self.closed.iter().copied().filter(is_free).take(count as usize);
+        let some = self.closed.range(self.unknown..).copied().filter(is_free).take(count as usize);
         let some: Vec<u32> = some.collect();
         for segment in &some {
             self.closed.remove(segment);
@@ -118,7 +118,7 @@ impl Space {
 
     /// Lets everything be taken again.
     pub(crate) fn open_all(&mut self) {
-        for segment in std::mem::take(&mut self.closed) {
+        for segment in self.closed.split_off(&self.unknown) {
             match self.segments.get(segment as usize) {
                 Some(Use::Free) => {
                     self.free_segments.insert(segment);
@@ -129,6 +129,21 @@ impl Space {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Takes nothing from the first `count` segments until [`Space::open_first`], whatever room is
+    /// needed.
+    pub(crate) fn close_first(&mut self, count: u32) {
+        self.unknown = count.min(self.segment_count());
+        self.close_all(&(0..self.unknown).collect());
+    }
+
+    /// All slots that are in use are known.
+    pub(crate) fn open_first(&mut self) {
+        if self.unknown > 0 {
+            self.unknown = 0;
+            self.open_all();
         }
     }
 

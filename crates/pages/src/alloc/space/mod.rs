@@ -64,6 +64,9 @@ pub(crate) struct Space {
     rows: BTreeMap<(Heat, Class), u32>,
     /// Segments that are being emptied: nothing is taken from them.
     closed: BTreeSet<u32>,
+    /// The number of segments from the first on, all of them in `closed`, in which slots are in use
+    /// that are not known here.
+    unknown: u32,
     /// Whether slots are claimed that a checkpoint has: `open` is empty then.
     is_loading: bool,
 }
@@ -81,6 +84,7 @@ impl Space {
             used_bytes: 0,
             rows: BTreeMap::new(),
             closed: BTreeSet::new(),
+            unknown: 0,
             is_loading: false,
         };
         if count > 0 {

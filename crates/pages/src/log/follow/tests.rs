@@ -149,15 +149,10 @@ impl Processes {
         let Follower { store, pins } = &mut self.followers[at];
         let is_complete = store.engine().core.lock().shared.as_ref().unwrap().is_complete;
         let leads = store.try_lead(Arc::clone(&self.file)).unwrap();
-        // It may have to load again, or what is held may be gone.
-        assert!(leads || !store.engine().core.lock().shared.as_ref().unwrap().is_complete);
-        if leads {
-            std::mem::swap(store, &mut self.writer);
-            std::mem::swap(pins, &mut self.writers_pins);
-            self.handed_over += u64::from(is_complete);
-        } else {
-            assert!(self.writer.try_lead(Arc::clone(&self.file)).unwrap());
-        }
+        assert!(leads, "what it does not know keeps it from writing");
+        std::mem::swap(store, &mut self.writer);
+        std::mem::swap(pins, &mut self.writers_pins);
+        self.handed_over += u64::from(is_complete);
         assert!(!self.followers[at].store.try_lead(Arc::clone(&self.file)).unwrap());
     }
 
@@ -237,6 +232,9 @@ impl Processes {
         let (used, needed) = (ours.space.used(), theirs.space.used());
         let is_spilled = |dirty: &Dirty| matches!(dirty, Dirty::Spilled(_));
         let has_spilled = |open: &Writer| open.dirty.values().any(is_spilled);
+        if !ours.shared.as_ref().unwrap().is_complete {
+            return;
+        }
         let is_quiet = !self.open.as_ref().is_some_and(has_spilled) && !ours.is_saving;
         if is_quiet && theirs.shared.as_ref().unwrap().is_complete {
             let differ = |one: &BTreeMap<_, _>, other: &BTreeMap<_, u64>| {
