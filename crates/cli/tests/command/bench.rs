@@ -162,7 +162,7 @@ fn sqlite_is_measured_with_and_without_the_page_store() {
     assert!(text.contains("NOTPM") && !text.contains("must be"), "{text}");
     let short = ["bench", "sqlite", "--scale=small", "--seconds=1", "--warmup=0", "--no-bars"];
     let several = ["--mode=esker,wal", "--processes=2", "--reader-processes=1", "--held-reader"];
-    let answer = esker(short.into_iter().chain(several));
+    let answer = esker(short.into_iter().chain(several).chain(["--kills=3"]));
     assert_eq!(answer.code(), 0, "{}", answer.stderr());
     let rates = String::from_utf8(answer.0.stdout.clone()).unwrap();
     assert!(rates.contains("New-Orders") && !rates.contains(" 0 New-Orders"), "{rates}");

@@ -70,6 +70,11 @@ pub(crate) struct Sqlite {
     #[arg(long, value_name = "N", default_value = "0",
           value_parser = clap::value_parser!(u32).range(0..=64))]
     reader_processes: u32,
+    /// Kill one of these processes N times, at random, start another one for it, and check TPC-C's
+    /// conditions each time
+    #[arg(long, value_name = "N", default_value = "0", requires = "processes",
+          value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    kills: u32,
     /// Reads per second of a table of one row, by another connection
     #[arg(long, value_name = "N", default_value = "10",
           value_parser = clap::value_parser!(u32).range(0..=100_000))]
@@ -143,6 +148,7 @@ pub(super) fn run(args: &Sqlite) -> Result<(), Failure> {
         workers: args.workers,
         processes: args.processes,
         reader_processes: args.reader_processes,
+        kills: args.kills,
         program: Some(this_program(&["bench", "sqlite", "--child"])?),
         readers: args.readers,
         held_reader: args.held_reader,

@@ -59,6 +59,9 @@ pub struct Plan {
     pub processes: u32,
     /// Processes that read the status, as often as `readers` says.
     pub reader_processes: u32,
+    /// How often one of these processes is killed in TPC-C, and another one started: the run lasts
+    /// until then, if that is longer.
+    pub kills: u32,
     /// The command that starts these processes.
     pub program: Option<Program>,
     /// Reads of the status, each second.
@@ -143,6 +146,7 @@ fn describe(plan: &Plan) -> Findings {
     found.set("workers", plan.workers);
     found.set("processes", plan.processes);
     found.set("reader_processes", plan.reader_processes);
+    found.set("kills", plan.kills);
     found.set("readers_per_second", plan.readers);
     found.set("held_reader", plan.held_reader);
     found.set("warmup_seconds", plan.warmup.as_secs_f64());

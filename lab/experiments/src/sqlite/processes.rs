@@ -7,7 +7,8 @@
 //! `end`, or the pipe is closed    ────►     ends, says what it did: one line
 //! ```
 //!
-//! A child that fails says why instead, and the run fails.
+//! A child that fails says why instead, and the run fails. One that the run kills says nothing, and
+//! another one has its task.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -72,6 +73,7 @@ impl Task {
             workers: self.workers,
             processes: 0,
             reader_processes: 0,
+            kills: 0,
             program: None,
             readers: self.readers,
             held_reader: false,
@@ -207,10 +209,14 @@ fn perform(task: &Task) -> Result<Done> {
 
 /// The processes of a run, in the parent. Those that are dropped end, because their pipes close.
 #[derive(Debug, Default)]
-pub struct Processes(Vec<Process>);
+pub struct Processes {
+    program: Option<Program>,
+    all: Vec<Process>,
+}
 
 #[derive(Debug)]
 struct Process {
+    task: Task,
     child: Child,
     /// What tells it the phase.
     tells: ChildStdin,
@@ -223,42 +229,66 @@ impl Processes {
     /// # Errors
     /// [`Error::System`] where they cannot be started; what one said where it failed.
     pub fn start(plan: &Plan, place: &Place) -> Result<Self> {
-        let tasks = Task::all(plan, place);
-        let Some(program) = &plan.program else {
-            return if tasks.is_empty() {
-                Ok(Self::default())
-            } else {
-                Err(Error::Input("this program cannot start other processes".to_owned()))
-            };
-        };
-        let started: Result<Vec<_>> =
-            tasks.iter().map(|task| Process::start(program, task)).collect();
-        let mut processes = Self(started?);
-        for process in &mut processes.0 {
-            process.hear()?;
+        let mut processes = Self { program: plan.program.clone(), all: Vec::new() };
+        for task in Task::all(plan, place) {
+            let process = processes.another(task)?;
+            processes.all.push(process);
         }
+        processes.all.iter_mut().try_for_each(|process| process.hear().map(drop))?;
         Ok(processes)
+    }
+
+    fn another(&self, task: Task) -> Result<Process> {
+        let none = || Error::Input("this program cannot start other processes".to_owned());
+        Process::start(self.program.as_ref().ok_or_else(none)?, task)
+    }
+
+    /// The number of processes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Kills one, whatever it does, and lets another one go on with its task. What it did does not
+    /// count.
+    pub fn replace(&mut self, at: usize) -> Result<()> {
+        let Some(killed) = self.all.get_mut(at) else { return Ok(()) };
+        killed.end();
+        let task = killed.task.clone();
+        let mut process = self.another(task)?;
+        process.hear()?;
+        process.tell("measure")?;
+        if let Some(killed) = self.all.get_mut(at) {
+            *killed = process;
+        }
+        Ok(())
     }
 
     /// Their numbers for the system.
     #[must_use]
     pub fn ids(&self) -> Vec<u32> {
-        self.0.iter().map(|process| process.child.id()).collect()
+        self.all.iter().map(|process| process.child.id()).collect()
     }
 
     /// From now on it counts.
     pub fn measure(&mut self) -> Result<()> {
-        self.0.iter_mut().try_for_each(|process| process.tell("measure"))
+        self.all.iter_mut().try_for_each(|process| process.tell("measure"))
     }
 
     /// Ends all of them; what they did.
     pub fn end(mut self) -> Result<Done> {
-        for process in &mut self.0 {
+        for process in &mut self.all {
             // One that has failed does not hear it, and says why.
             let _gone = process.tell("end");
         }
         let mut done = Done::default();
-        for process in &mut self.0 {
+        for process in &mut self.all {
             let said = process.hear()?;
             let unclear = || Error::Run(format!("a process said {said}"));
             done.add(&Done::from_json(&said).ok_or_else(unclear)?);
@@ -270,14 +300,18 @@ impl Processes {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing happens to one that has ended.
-        let _ended = self.child.kill();
-        let _ended = self.child.wait();
+        self.end();
     }
 }
 
 impl Process {
-    fn start(program: &Program, task: &Task) -> Result<Self> {
+    /// Kills it; nothing happens to one that has ended.
+    fn end(&mut self) {
+        let _ended = self.child.kill();
+        let _ended = self.child.wait();
+    }
+
+    fn start(program: &Program, task: Task) -> Result<Self> {
         let what = || format!("start {}", program.path.display());
         let mut child = Command::new(&program.path)
             .args(&program.arguments)
@@ -289,7 +323,7 @@ impl Process {
             .map_err(Error::system(what()))?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(tells), Some(says)) => {
-                Ok(Self { child, tells, says: BufReader::new(says).lines() })
+                Ok(Self { task, child, tells, says: BufReader::new(says).lines() })
             }
             _ => Err(Error::Run(format!("cannot {}: it has no pipes", what()))),
         }
@@ -350,6 +384,7 @@ mod tests {
         let mut processes = start(&shell(&script)).unwrap();
         assert_eq!(processes.ids().len(), 3);
         processes.measure().unwrap();
+        processes.replace(1).unwrap();
         assert_eq!(processes.end().unwrap().syncs, 21);
     }
 

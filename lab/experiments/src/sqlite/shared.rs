@@ -9,7 +9,7 @@ use esker_sqlite::waiting::wait_instead;
 use rusqlite::{Connection, ErrorCode};
 
 /// The time for which a connection waits for a lock before it is refused.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

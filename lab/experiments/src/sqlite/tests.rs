@@ -13,6 +13,7 @@ fn plan(folder: &Path, workload: Workload) -> Plan {
         workers: 3,
         processes: 0,
         reader_processes: 0,
+        kills: 0,
         program: None,
         readers: 100,
         held_reader: false,

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use esker_lab_measure::background::joined;
 use esker_lab_measure::background::{Control, Stop, StopOnDrop};
 use esker_lab_result::Metrics;
+use esker_workload::Random;
 use esker_workload::tpcc::{Kind, consistency};
 use rusqlite::Connection;
 
 use super::counters::Counters;
 use super::mode::Place;
 use super::processes::{Done, Processes};
-use super::shared::{Phase, Shared};
+use super::shared::{PATIENCE, Phase, Shared};
 use super::terminals::work;
 use super::{Plan, bars, ending, failed, readers};
 use crate::progress::Watch;
@@ -20,6 +21,9 @@ use crate::{Error, Result};
 
 /// The query of the held reader: every New-Order changes its answer.
 const ORDERS: &str = "SELECT sum(d_next_o_id) FROM district";
+
+/// The longest time between two processes that are killed.
+const KILL_MICROS_MAX: u64 = 200_000;
 
 /// Makes the run; the database is there.
 pub fn run(plan: &Plan, place: &Place, watch: &mut Watch<'_>) -> Result<Metrics> {
@@ -92,7 +96,8 @@ fn measure(
     let all = plan.warmup + plan.duration;
     let begun = Instant::now();
     let mut peak = 0;
-    let mut until = |end: Duration| -> Result<()> {
+    let mut until = |end: Duration, watch: &mut Watch<'_>| -> Result<()> {
+        peak = peak.max(place.allocated_bytes());
         while begun.elapsed() < end && !shared.is_ending() {
             peak = peak.max(place.allocated_bytes());
             watch.progress(begun.elapsed().as_secs_f64() / all.as_secs_f64())?;
@@ -101,28 +106,57 @@ fn measure(
         }
         Ok(())
     };
-    until(plan.warmup)?;
+    until(plan.warmup, watch)?;
     let before = Counters::now(place, connection, &ids);
     let counted = Instant::now();
     control.reset();
     shared.enter(Phase::Measuring);
     others.measure()?;
-    until(all)?;
+    kill(plan, place, connection, &mut others, watch)?;
+    until(all, watch)?;
+    let ids = others.ids();
     let (seconds, control_micros) = (counted.elapsed().as_secs_f64(), control.longest_micros());
     shared.enter(Phase::Ending);
     let after = Counters::now(place, connection, &ids);
     Ok(Measured { seconds, before, after, peak, control_micros, others: others.end()? })
 }
 
+/// Kills processes, one after the other, at random; after each the database must be what
+/// transactions make of it.
+fn kill(
+    plan: &Plan,
+    place: &Place,
+    connection: &Connection,
+    others: &mut Processes,
+    watch: &mut Watch<'_>,
+) -> Result<()> {
+    connection.busy_timeout(PATIENCE).map_err(failed(place.mode, "set a timeout"))?;
+    let mut random = Random::new(plan.seed);
+    for killed in 0..plan.kills {
+        watch.progress(f64::from(killed) / f64::from(plan.kills))?;
+        thread::sleep(Duration::from_micros(random.below(KILL_MICROS_MAX)));
+        others.replace(random.below(others.len() as u64) as usize)?;
+        conditions(place, connection)?;
+    }
+    Ok(())
+}
+
 /// Whether the database is what the transactions make of it.
 fn check(place: &Place, connection: &Connection) -> Result<()> {
+    conditions(place, connection)?;
+    super::whole(place, connection)
+}
+
+/// Whether the conditions of TPC-C hold, in one snapshot.
+fn conditions(place: &Place, connection: &Connection) -> Result<()> {
     let mode = place.mode.as_str();
     let what = || failed(place.mode, "check the database");
+    let snapshot = connection.unchecked_transaction().map_err(what())?;
     if let Some(broken) = consistency::check(connection).map_err(what())?.first() {
         let (condition, places) = (broken.condition, broken.places);
         return Err(Error::Invalid(format!(
             "{mode}: condition {condition} of TPC-C does not hold in {places} places"
         )));
     }
-    super::whole(place, connection)
+    snapshot.commit().map_err(what())
 }
