@@ -1,8 +1,8 @@
 //! Processes that read a store which none of them has written.
 //!
 //! The first of them makes the meeting, and no state is said in it. Each applies the log in memory,
-//! as an opening for reading does; all find the same, because no byte of the file changes. What they
-//! read is in their cells.
+//! as an opening for reading does; all find the same, because no byte of the file changes. What
+//! they read is in their cells.
 //!
 //! The first process that writes takes a checkpoint of what it has in memory, as after a process
 //! that died ([`crate::log::handover`]): in an epoch that none of the others knows, so that they
