@@ -3,13 +3,17 @@
 //! A pragma of a VFS answers with one text: pragmas that show something answer with JSON.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
-use esker_pages::{Durability, PageStore, Report, Stats, Version};
+use esker_pages::{Durability, Error, PageStore, Report, Stats, Version};
 use serde_json::{Map, Value};
 
 use crate::code::Code;
 use crate::connection::Connection;
 use crate::planted::{self, Bug};
+
+/// For how long `PRAGMA esker_compact` waits until no other process has the store open.
+const ALONE_WAIT: Duration = Duration::from_secs(5);
 
 /// The answer to a pragma.
 #[derive(Debug, PartialEq, Eq)]
@@ -220,9 +224,19 @@ fn check(store: &PageStore) -> Outcome<String> {
     Ok(pretty(&all.into()))
 }
 
+/// Waits for other processes that have the store open, which is not to be theirs meanwhile.
 fn compact(store: &PageStore) -> Outcome<String> {
-    let compacted = store.compact(&mut |_, _| ControlFlow::Continue(()));
-    let compacted = compacted.map_err(|error| (Code::of_write(&error), error.to_string()))?;
+    let until = Instant::now() + ALONE_WAIT;
+    let compacted = loop {
+        match store.compact(&mut |_, _| ControlFlow::Continue(())) {
+            Err(Error::Locked { .. } | Error::Busy) if Instant::now() < until => {}
+            compacted => break compacted,
+        }
+    };
+    let compacted = compacted.map_err(|error| match error {
+        Error::Locked { .. } | Error::Busy => (Code::BUSY, error.to_string()),
+        error => (Code::of_write(&error), error.to_string()),
+    })?;
     Ok(pretty(&object(compacted.fields()).into()))
 }
 

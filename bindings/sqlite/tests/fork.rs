@@ -21,7 +21,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// Opens it, or is refused at once.
 fn open_now(path: &Path) -> rusqlite::Result<Connection> {
-    open_uri(&format!("file:{}?vfs=esker&busy_timeout=0", path.display()))
+    open_uri(&format!("file:{}?vfs=esker&processes=one&busy_timeout=0", path.display()))
 }
 
 #[test]
@@ -101,4 +101,29 @@ fn a_child_keeps_no_lock_when_its_parent_dies() {
     parent.kill();
     let connection = open_now(&path).unwrap();
     assert_eq!(number(&connection, "SELECT sum(n) FROM t"), 1);
+}
+
+/// A child that opens the store anew writes beside its parent, and neither keeps what the other
+/// has locked, whoever dies.
+#[test]
+fn a_child_that_opens_the_store_itself_is_another_process() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    let ours = open(&path).unwrap();
+    ours.execute_batch("CREATE TABLE t(n); INSERT INTO t VALUES (1); BEGIN").unwrap();
+    assert_eq!(number(&ours, "SELECT sum(n) FROM t"), 1);
+    for n in 2..5 {
+        let child = Child::run(60, || {
+            let theirs = open(&path).unwrap();
+            theirs.execute("INSERT INTO t VALUES (?1)", [n]).unwrap();
+            u8::from(number(&theirs, "SELECT max(n) FROM t") != n)
+        });
+        assert_eq!(child.wait(), Ended::Answer(0));
+        assert_eq!(number(&ours, "SELECT sum(n) FROM t"), 1, "it reads one version");
+    }
+    ours.execute_batch("COMMIT").unwrap();
+    ours.execute_batch("INSERT INTO t VALUES (5)").unwrap();
+    assert_eq!(number(&ours, "SELECT sum(n) FROM t"), 15);
+    assert_eq!(text(&ours, "PRAGMA integrity_check"), "ok");
 }

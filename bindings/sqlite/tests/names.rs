@@ -46,7 +46,7 @@ fn code_of(error: &rusqlite::Error) -> i32 {
 fn open(path: &Path, writes: bool) -> rusqlite::Result<Connection> {
     esker_sqlite::link().unwrap();
     let mode = if writes { "rwc" } else { "ro" };
-    let uri = format!("file:{}?vfs=esker&busy_timeout=0&mode={mode}", path.display());
+    let uri = format!("file:{}?vfs=esker&processes=one&busy_timeout=0&mode={mode}", path.display());
     let connection =
         Connection::open_with_flags(uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI)?;
     connection.busy_timeout(Duration::ZERO)?;

@@ -17,6 +17,9 @@ use common::{number, open, open_uri, text};
 
 /// Where the child finds its database.
 const PATH: &str = "ESKER_SQLITE_TEST_PATH";
+/// And what the URI says in addition.
+const MORE: &str = "ESKER_SQLITE_TEST_MORE";
+const ONE: &str = "&processes=one";
 
 /// What the child of the other tests does: it counts up, and says each number once it is committed.
 /// Pages are changed at both ends of the table, and a savepoint is rolled back each time.
@@ -24,7 +27,8 @@ const PATH: &str = "ESKER_SQLITE_TEST_PATH";
 #[ignore = "the other process of the tests here"]
 fn child() {
     let Some(path) = std::env::var_os(PATH) else { return };
-    let connection = open(Path::new(&path)).unwrap();
+    let more = std::env::var(MORE).unwrap();
+    let connection = open_within(Path::new(&path), 5000, &more).unwrap();
     connection.execute_batch("CREATE TABLE IF NOT EXISTS t(n INTEGER PRIMARY KEY, x)").unwrap();
     let first = number(&connection, "SELECT ifnull(max(n), 0) FROM t") + 1;
     let mut stdout = std::io::stdout().lock();
@@ -41,10 +45,11 @@ fn child() {
 }
 
 /// A child at work, and what it says.
-fn start(path: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
+fn start(path: &Path, more: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["child", "--exact", "--ignored", "--nocapture"])
         .env(PATH, path)
+        .env(MORE, more)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -62,7 +67,7 @@ fn nothing_that_was_committed_is_lost_by_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.db");
     for round in 1..=8 {
-        let (mut child, said) = start(&path);
+        let (mut child, said) = start(&path, if round % 2 == 0 { ONE } else { "" });
         let end = Instant::now() + Duration::from_millis(40 * round);
         let mut last = 0;
         for line in said {
@@ -87,9 +92,9 @@ fn nothing_that_was_committed_is_lost_by_a_kill() {
 fn a_second_process_learns_that_the_first_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.db");
-    let (mut child, mut said) = start(&path);
+    let (mut child, mut said) = start(&path, ONE);
     while committed(&said.next().unwrap().unwrap()).is_none() {}
-    for mode in ["", "&mode=ro"] {
+    for mode in [ONE, "&processes=one&mode=ro"] {
         let begun = Instant::now();
         let refused = open_within(&path, 0, mode).unwrap_err();
         assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
@@ -110,8 +115,8 @@ fn open_within(path: &Path, millis: u64, more: &str) -> rusqlite::Result<Connect
 fn a_second_process_waits_for_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.db");
-    for mode in ["", "&mode=ro"] {
-        let (mut child, mut said) = start(&path);
+    for mode in [ONE, "&processes=one&mode=ro"] {
+        let (mut child, mut said) = start(&path, ONE);
         while committed(&said.next().unwrap().unwrap()).is_none() {}
         thread::scope(|scope| {
             // By default as long as Python's and other drivers wait for a writer: five seconds.

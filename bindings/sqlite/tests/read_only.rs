@@ -179,7 +179,7 @@ fn child() {
     let how = std::env::var(HOW).unwrap();
     let said = match with(&path, &how) {
         Ok(connection) => {
-            if how == "mode=rw" {
+            if how.starts_with("mode=rw&") {
                 connection.execute_batch("INSERT INTO t(x) VALUES (1)").unwrap();
                 connection.execute_batch("BEGIN; INSERT INTO t(x) VALUES (2)").unwrap();
             }
@@ -227,17 +227,22 @@ fn end(Other(mut child, lines): Other) {
     child.wait().unwrap();
 }
 
+/// A store that processes do not share.
+const ONE: &str = "processes=one";
+const READS: &str = "mode=ro&processes=one";
+const WRITES: &str = "mode=rw&processes=one";
+
 #[test]
 fn processes_read_together_and_write_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.db");
     drop(specimen(&path, 100));
-    let (other, said) = start(&path, "mode=ro", &[]);
+    let (other, said) = start(&path, READS, &[]);
     assert_eq!(said, "rows 10");
     // Both read, and neither may write.
-    let reading = reader(&path);
+    let reading = with(&path, READS).unwrap();
     assert_eq!(rows(&reading), 10);
-    let refused = with(&path, "").unwrap_err();
+    let refused = with(&path, ONE).unwrap_err();
     assert_eq!(code(&refused), ErrorCode::DatabaseBusy);
     assert!(
         log::said(&["app.db", "open in another process: a writer has the store to itself"]),
@@ -245,15 +250,15 @@ fn processes_read_together_and_write_alone() {
         log::all()
     );
     assert_eq!(rows(&reading), 10);
-    let (third, said) = start(&path, "mode=rw", &[]);
+    let (third, said) = start(&path, WRITES, &[]);
     assert!(said.contains("locked") && said.contains("a writer has the store to itself"), "{said}");
     end(third);
     end(other);
     // A reader that is alone may begin to write; and then no other connection reads.
-    let writer = ours(&path);
+    let writer = with(&path, ONE).unwrap();
     writer.execute_batch("INSERT INTO t(x) VALUES ('more')").unwrap();
     assert_eq!(rows(&reading), 11);
-    let (other, said) = start(&path, "mode=ro", &[]);
+    let (other, said) = start(&path, READS, &[]);
     assert!(
         said.contains("locked") && said.contains("open for writing in another process"),
         "{said}"
@@ -267,24 +272,24 @@ fn what_a_killed_process_committed_is_read_without_a_write() {
     let path = folder.path().join("app.db");
     drop(specimen(&path, 100));
     for round in 1..=3 {
-        let (mut other, said) = start(&path, "mode=rw", &[]);
+        let (mut other, said) = start(&path, WRITES, &[]);
         assert_eq!(said, format!("rows {}", 10 + round + 1));
-        let refused = with(&path, "mode=ro").unwrap_err();
+        let refused = with(&path, READS).unwrap_err();
         assert_eq!(code(&refused), ErrorCode::DatabaseBusy);
         other.0.kill().unwrap();
         other.0.wait().unwrap();
         let before = looks(&path);
         for _ in 0..2 {
-            let reading = reader(&path);
+            let reading = with(&path, READS).unwrap();
             assert_eq!(rows(&reading), 10 + round);
             assert_eq!(text(&reading, "PRAGMA integrity_check"), "ok");
         }
-        let (another, said) = start(&path, "mode=ro", &[]);
+        let (another, said) = start(&path, READS, &[]);
         assert_eq!(said, format!("rows {}", 10 + round));
         end(another);
         assert!(looks(&path) == before, "something was written");
     }
-    assert_eq!(rows(&ours(&path)), 13);
+    assert_eq!(rows(&with(&path, ONE).unwrap()), 13);
 }
 
 /// A file system that takes no writes from any user.

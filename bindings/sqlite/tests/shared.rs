@@ -1,4 +1,4 @@
-//! Processes that share a store: `processes=many` in the URI.
+//! Processes that share a store, as they do where the URI does not say `processes=one`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(unsafe_code, reason = "a library is loaded")]
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-use common::{number, open, open_uri, text};
+use common::{number, open_uri, text};
 
 /// Where a child finds its database, which number it has, and how many transactions it makes.
 const PATH: &str = "ESKER_SQLITE_SHARED_PATH";
@@ -20,7 +20,12 @@ const NUMBER: &str = "ESKER_SQLITE_SHARED_NUMBER";
 const COUNT: &str = "ESKER_SQLITE_SHARED_COUNT";
 
 fn share(path: &Path) -> rusqlite::Result<Connection> {
-    open_uri(&format!("file:{}?vfs=esker&processes=many", path.display()))
+    open_uri(&format!("file:{}?vfs=esker", path.display()))
+}
+
+/// Has it for this process.
+fn open_one(path: &Path) -> Connection {
+    open_uri(&format!("file:{}?vfs=esker&processes=one", path.display())).unwrap()
 }
 
 fn make(path: &Path) {
@@ -262,7 +267,7 @@ fn transactions_over_two_files_are_whole_when_their_process_is_killed() {
     }
     drop(ours);
     let count = |file: &str, process: usize| {
-        let connection = open(&folder.path().join(file)).unwrap();
+        let connection = open_one(&folder.path().join(file));
         number(&connection, &format!("SELECT n FROM counts WHERE process = {process}"))
     };
     for (process, said) in said.into_iter().enumerate() {
@@ -278,7 +283,7 @@ fn is_commit(line: &str) -> bool {
 
 /// What all have written, in a process that has the store to itself.
 fn check(path: &Path) -> Vec<i64> {
-    let connection = open(path).unwrap();
+    let connection = open_one(path);
     let found = number(&connection, "SELECT count(*) FROM log");
     assert_eq!(number(&connection, "SELECT ifnull(max(n), 0) FROM log"), found);
     let of = |process: i64| {
@@ -349,15 +354,18 @@ fn who_shares_and_who_does_not_keep_each_other_out() {
     let (mut child, mut said) = start(&path, 1, u32::MAX);
     while !is_commit(&said.next().unwrap().unwrap()) {}
     for mode in ["", "&mode=ro"] {
-        let uri = format!("file:{}?vfs=esker&busy_timeout=0{mode}", path.display());
+        let uri = format!("file:{}?vfs=esker&processes=one&busy_timeout=0{mode}", path.display());
         let refused = open_uri(&uri).unwrap_err();
         assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DatabaseBusy), "{mode}");
     }
     let reads = format!("file:{}?vfs=esker&processes=many&mode=ro", path.display());
     let reader = open_uri(&reads).unwrap();
     let before = number(&reader, "SELECT count(*) FROM log");
-    while !is_commit(&said.next().unwrap().unwrap()) {}
-    assert!(before > 0 && number(&reader, "SELECT count(*) FROM log") > before);
+    assert!(before > 0);
+    let begun = Instant::now();
+    while number(&reader, "SELECT count(*) FROM log") == before {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nothing is seen");
+    }
     assert!(reader.execute_batch("DELETE FROM log").is_err());
     drop(reader);
     child.kill().unwrap();
@@ -365,4 +373,43 @@ fn who_shares_and_who_does_not_keep_each_other_out() {
     let wrong = format!("file:{}?vfs=esker&processes=some", path.display());
     assert!(open_uri(&wrong).is_err());
     assert!(check(&path)[1] > 0);
+}
+
+#[test]
+fn making_a_store_shorter_waits_for_the_others_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    make(&path);
+    let (mut child, mut said) = start(&path, 1, u32::MAX);
+    while !is_commit(&said.next().unwrap().unwrap()) {}
+    let connection = share(&path).unwrap();
+    let compact = || connection.query_row("PRAGMA esker_compact", [], |_| Ok(()));
+    let begun = Instant::now();
+    let refused = compact().unwrap_err();
+    assert!(refused.to_string().contains("open in other processes"), "{refused}");
+    assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+    assert!(begun.elapsed() > Duration::from_secs(4), "it did not wait");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    compact().unwrap();
+    add(&connection, 0).unwrap();
+    drop(connection);
+    check(&path);
+}
+
+/// What several processes cannot share is for one, unless it is asked for that they do.
+#[test]
+fn a_store_whose_pages_move_is_for_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    let uri = |more: &str| format!("file:{}?vfs=esker&busy_timeout=0{more}", path.display());
+    drop(open_uri(&uri("&allocation=segment&processes=many")).unwrap_err());
+    let connection = open_uri(&uri("&allocation=segment")).unwrap();
+    connection.execute_batch("CREATE TABLE t(n); INSERT INTO t VALUES (1)").unwrap();
+    assert!(!folder.path().join("app.db-esker").exists());
+    drop(connection);
+    let refused = open_uri(&uri("&processes=many")).unwrap_err();
+    assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::CannotOpen));
+    let connection = open_uri(&uri("")).unwrap();
+    assert_eq!(number(&connection, "SELECT n FROM t"), 1);
 }

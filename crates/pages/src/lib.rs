@@ -64,5 +64,7 @@ pub use options::{Allocation, Durability, Options};
 pub use snapshot::Snapshot;
 pub use stats::{Stats, Version, Written};
 pub use store::PageStore;
+#[doc(hidden)]
+pub use store_file::can_be_shared;
 pub use store_file::{FileId, LockedFile, Missing, StoreFile, decide_by_file, make_missing};
 pub use writer::Writer;

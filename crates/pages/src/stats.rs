@@ -135,9 +135,10 @@ impl Stats {
 
 impl Engine {
     pub(crate) fn stats(&self) -> Stats {
+        let is_read = self.is_read();
         let core = self.core.lock();
         let versions = self.versions.lock();
-        let kept = versions.kept();
+        let kept = versions.read(is_read);
         let counters = &self.counters;
         let written = Written {
             pages: counters.pages.get(),
@@ -183,11 +184,13 @@ impl PageStore {
     }
 
     /// The versions that are readable: those with names, those with live snapshots, and the newest,
-    /// which is the last. No I/O.
+    /// which is the last. Where processes share the store, those that others read are there too,
+    /// without snapshots. No I/O.
     #[must_use]
     pub fn versions(&self) -> Vec<Version> {
+        let is_read = self.engine().is_read();
         let core = self.engine().core.lock();
-        let kept = self.engine().versions.lock().kept();
+        let kept = self.engine().versions.lock().read(is_read);
         let named = |version: u64| {
             let names = core.named.iter().filter(move |(_, at)| **at == version);
             names.map(|(name, _)| name.to_string()).collect::<Vec<_>>()

@@ -31,6 +31,7 @@ use crate::store::PageStore;
 
 mod sharing;
 
+pub use sharing::can_be_shared;
 use sharing::{Meeting, check_unshared};
 
 /// The largest number of times that a file may be replaced while it is being opened.
@@ -136,7 +137,7 @@ impl LockedFile {
             let id = FileId::of_open(&lock).map_err(|errno| failed(path, errno.into()))?;
             match FileId::at(path) {
                 Ok(found) if found == id => {
-                    check_unshared(path)?;
+                    check_unshared(path, id)?;
                     return Ok(Self { path: path.to_owned(), access, lock, id, meeting: None });
                 }
                 // It was replaced or removed in the meantime.

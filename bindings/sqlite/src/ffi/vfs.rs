@@ -25,7 +25,8 @@ const VERSION: &CStr = c"version";
 const NO_LOCKS: [&CStr; 2] = [c"immutable", c"nolock"];
 /// Another: `slot` or `segment`, where a new store writes changed pages.
 const ALLOCATION: &CStr = c"allocation";
-/// Another: `one` or `many`, the number of processes that may have the store open.
+/// Another: `one` or `many`, the number of processes that may have the store open. Many where that
+/// is possible, if it is not given.
 const PROCESSES: &CStr = c"processes";
 /// How long a transaction waits within SQLite's lock for another process that writes: then SQLite
 /// asks its busy handler.
@@ -153,7 +154,11 @@ unsafe fn open_database(
         log(Code::CANTOPEN, &format!("{}: {why}", path.display()));
         Code::CANTOPEN
     };
-    let options = options(parameter(ALLOCATION), parameter(PROCESSES)).map_err(refused)?;
+    let mut options = options(parameter(ALLOCATION), parameter(PROCESSES)).map_err(refused)?;
+    let is_chosen = parameter(PROCESSES).is_some() || open_stores::is_open(path);
+    if !is_chosen && !esker_pages::can_be_shared(path, &options) {
+        options.processes = Processes::One;
+    }
     let patience = patience(parameter(BUSY_TIMEOUT)).map_err(refused)?;
     let opened = open_stores::open(path, access, &options, patience, &log)?;
     let is_read_only = access == Access::Read || opened.store()?.is_read_only();
@@ -180,8 +185,8 @@ fn options(
 ) -> std::result::Result<Options, String> {
     let mut options = Options { busy_timeout: TURN_WAIT, ..Options::default() };
     options.processes = match processes.map(CStr::to_bytes) {
-        None | Some(b"one") => Processes::One,
-        Some(b"many") => Processes::Many,
+        None | Some(b"many") => Processes::Many,
+        Some(b"one") => Processes::One,
         Some(_) => return Err("processes: use one or many".to_owned()),
     };
     if let Some(asked) = allocation.map(CStr::to_string_lossy) {

@@ -8,15 +8,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
-/// The first bytes of a file, shared with all that have it mapped, until this is dropped.
+use crate::process::Process;
+
+/// The first bytes of a file, shared with all that have it mapped, until this is dropped. A child
+/// created by `fork` does not have it: it would keep the locks of the file when its parent dies.
 #[derive(Debug)]
 pub(super) struct Mapping {
     first: NonNull<AtomicU64>,
     words: usize,
+    process: Process,
 }
 
 // SAFETY: the memory is that of the process, and is accessed by atomic operations alone.
@@ -34,17 +38,25 @@ impl Mapping {
         // SAFETY: the kernel chooses the place, so that nothing else is there.
         let start = unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?;
         let first = NonNull::new(start.cast::<AtomicU64>()).ok_or(Errno::NOMEM)?;
-        Ok(Self { first, words: bytes / 8 })
+        let mapping = Self { first, words: bytes / 8, process: Process::current() };
+        // SAFETY: it is the whole of the mapping above, which this process keeps.
+        unsafe { madvise(start, bytes, Advice::LinuxDontFork) }?;
+        Ok(mapping)
     }
 
     pub(super) fn words(&self) -> usize {
         self.words
     }
 
+    /// Whether there is such a word, in this process.
+    fn has(&self, at: usize) -> bool {
+        at < self.words && self.process.is_current()
+    }
+
     fn word(&self, at: usize) -> Option<&AtomicU64> {
         // SAFETY: the word is within the mapping, which is aligned to pages, is of numbers for
-        // which all bits are right, and is there for as long as `self`.
-        (at < self.words).then(|| unsafe { self.first.add(at).as_ref() })
+        // which all bits are right, and is there for as long as `self`, in this process.
+        self.has(at).then(|| unsafe { self.first.add(at).as_ref() })
     }
 
     pub(super) fn load(&self, at: usize) -> u64 {
@@ -61,7 +73,7 @@ impl Mapping {
     fn lower_half(&self, at: usize) -> Option<&AtomicU32> {
         // SAFETY: as in `word`; the lower half of a word is at its address, as numbers are
         // little-endian, and has a smaller alignment.
-        (at < self.words).then(|| unsafe { self.first.add(at).cast::<AtomicU32>().as_ref() })
+        self.has(at).then(|| unsafe { self.first.add(at).cast::<AtomicU32>().as_ref() })
     }
 
     /// Sleeps while the lower half of a word is that of `value`, until another opening calls
@@ -86,6 +98,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            return;
+        }
         // SAFETY: it is the whole of one mapping, and nothing refers to it any more.
         let _unmapped = unsafe { munmap(self.first.as_ptr().cast(), self.words * 8) };
     }

@@ -158,7 +158,13 @@ fn aside_for_held(core: &Core) -> u32 {
 
 /// The number of free segments that are reserved for operations that do not make the database grow.
 pub(crate) fn slack(core: &Core) -> u32 {
-    2 + core.space.segment_count() / 32
+    2 + core.space.segment_count() / 32 + for_log_before(core)
+}
+
+/// The number of segments that the log before will have besides those it has now: where processes
+/// share the store, it stays for one checkpoint more.
+fn for_log_before(core: &Core) -> u32 {
+    core.shared.as_ref().map_or(0, |shared| 3_u32.saturating_sub(shared.log_before.len() as u32))
 }
 
 /// The number of leaves in a map of this many slots.

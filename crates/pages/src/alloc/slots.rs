@@ -56,6 +56,25 @@ impl Slots {
     }
 }
 
+impl Engine {
+    /// Makes sure of room. When the device is full, a checkpoint may free some; where processes
+    /// share the store, the log before that is free one checkpoint later.
+    fn ensure_or_free(
+        &self,
+        core: &mut Core,
+        ensure: impl Fn(&mut Core) -> Result<()>,
+    ) -> Result<()> {
+        let checkpoints = if core.shared.is_some() { 2 } else { 1 };
+        for _ in 0..checkpoints {
+            match ensure(core) {
+                Err(Error::Full { .. }) => self.checkpoint_core(core)?,
+                outcome => return outcome,
+            }
+        }
+        ensure(core)
+    }
+}
+
 impl Allocation for Slots {
     fn kind(&self) -> Kind {
         Kind::Slot
@@ -89,24 +108,14 @@ impl Allocation for Slots {
             engine.ensure_segments(core, spare)?;
             engine.ensure_slots(core, class, count, keep.max(spare))
         };
-        match ensure(core) {
-            Err(Error::Full { .. }) => {
-                engine.checkpoint_core(core)?;
-                ensure(core)
-            }
-            outcome => outcome,
-        }
+        engine.ensure_or_free(core, ensure)
     }
 
     fn reserve_log(&self, engine: &Engine, core: &mut Core, record_bytes: u64) -> Result<()> {
         let keep = engine.set_aside(core);
-        match engine.ensure_segments(core, core.log.segments_for(record_bytes) + keep) {
-            Err(Error::Full { .. }) => {
-                engine.checkpoint_core(core)?;
-                engine.ensure_segments(core, core.log.segments_for(record_bytes) + keep)
-            }
-            outcome => outcome,
-        }
+        engine.ensure_or_free(core, |core| {
+            engine.ensure_segments(core, core.log.segments_for(record_bytes) + keep)
+        })
     }
 
     fn take(

@@ -231,6 +231,20 @@ impl Engine {
         }
     }
 
+    /// Whether a version is read by a process, where several have the store open; where one has it,
+    /// all that are in the list are. For people to look at.
+    pub(crate) fn is_read(&self) -> impl Fn(u64) -> bool + use<> {
+        let newest = self.versions.lock().newest().0;
+        let read = self.member.as_ref().map(|member| {
+            let (shared, store) = (member.shared(), member.store());
+            let read = cells::read_now(shared, store, member.cell(), newest);
+            joined(read.unwrap_or_else(|_| vec![Held { first: 0, last: newest }]))
+        });
+        move |version| {
+            read.as_ref().is_none_or(|ranges| version >= newest || is_in(ranges, version))
+        }
+    }
+
     /// The versions that processes read, where several have the store open.
     fn held(&self, core: &Core) -> Result<Option<Vec<Held>>> {
         let Some(member) = self.member.as_ref().filter(|_| core.shared.is_some()) else {

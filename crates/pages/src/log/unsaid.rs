@@ -21,11 +21,12 @@ use crate::log::creation::find_in;
 use crate::log::hold::check_sharing;
 use crate::log::joining::{check_meeting, follow_from};
 use crate::log::opening::allocation;
-use crate::log::record::Unlisted;
+use crate::log::record::{Record, Unlisted};
 use crate::log::recovery::recover;
+use crate::log::scan::scan;
 use crate::log::shared::LogEnd;
-use crate::log::superblock::Found;
-use crate::media::FileMedia;
+use crate::log::superblock::{Found, Superblock};
+use crate::media::{FileMedia, Media};
 use crate::meeting::layout::{is_of, make};
 use crate::meeting::member::Member;
 use crate::meeting::state::is_silent;
@@ -36,7 +37,7 @@ use crate::options::Options;
 /// cannot read together: a store that is not made yet, one whose pages move, and for a process that
 /// may not write one with a prepared transaction, which would stay undecided.
 ///
-/// Cost: that of two openings.
+/// Cost: that of an opening, or of two after a crash.
 ///
 /// # Errors
 /// As [`crate::PageStore::open_read_only`]; [`Error::Locked`] for a meeting that is not of this
@@ -65,12 +66,11 @@ pub(crate) fn open_unsaid(
         return locked("open in 120 processes: close one");
     };
     let media = FileMedia::new(Arc::clone(&file), block.segment_bytes);
-    let (recovered, _) = recover(&media, &block, allocation(block.allocation), true)?;
-    let core = recovered.core;
-    if core.prepared.is_some() && !turns.may_write() {
+    let (number, has_prepared) = end_of_log(&media, &block)?;
+    if has_prepared && !turns.may_write() {
         return Ok(None);
     }
-    let end = LogEnd { epoch: block.epoch, number: core.log.number };
+    let end = LogEnd { epoch: block.epoch, number };
     let engine = follow_from(&file, &options, end)?.ok_or(Error::Busy)?;
     {
         let mut core = engine.core.lock();
@@ -83,6 +83,17 @@ pub(crate) fn open_unsaid(
     engine.is_unsaid.store(true, Ordering::SeqCst);
     let (member, turns) = (Some(Arc::new(member)), Some(turns));
     Ok(Some(Arc::new(Engine { member, turns, ..engine })))
+}
+
+/// The number of the frame after the last that takes effect, and whether a transaction is prepared
+/// then. Where the store was closed in order nothing but the log is read.
+fn end_of_log(media: &dyn Media, block: &Superblock) -> Result<(u64, bool)> {
+    let records = scan(media, block)?.records;
+    if records.iter().all(|(_, record)| matches!(record, Record::Kept(_))) {
+        return Ok((records.last().map_or(block.number, |(number, _)| number + 1), false));
+    }
+    let (recovered, _) = recover(media, block, allocation(block.allocation), true)?;
+    Ok((recovered.core.log.number, recovered.core.prepared.is_some()))
 }
 
 impl Engine {

@@ -116,6 +116,20 @@ fn all(newest: u64) -> Held {
     Held { first: 0, last: newest }
 }
 
+/// The versions below `newest` that are read now, for people to look at: nothing may be freed
+/// because of it.
+///
+/// # Errors
+/// The locks failed.
+pub(crate) fn read_now(
+    shared: &dyn Shared,
+    store: StoreId,
+    own: usize,
+    newest: u64,
+) -> Result<Vec<Held>> {
+    read(shared, store, own, newest)
+}
+
 fn read(shared: &dyn Shared, store: StoreId, own: usize, newest: u64) -> Result<Vec<Held>> {
     let mut held = Vec::new();
     for cell in 0..CELLS {

@@ -5,6 +5,7 @@
 //! word     1  version of the layout: 1
 //! word     2  store id
 //! word     3  check of words 0 to 2
+//! word     4  device and inode of the store's file, or 0
 //! word    16  sequence: the number of the newest state
 //! word    17  an even state: epoch, number of the next frame, newest version, 1 if the
 //!               writer has left in order, 2 if a write of it has failed and not all of this
@@ -38,6 +39,8 @@ const LAYOUT: u64 = 1;
 /// Versions are below this.
 const VERSIONS: u64 = (1 << 48) - 1;
 
+/// The first word of the identity of the store's file.
+const FILE: usize = 4;
 /// The first word of the state.
 pub(super) const STATE: usize = 16;
 /// The word of the newest version when a process last asked which versions are read.
@@ -128,6 +131,18 @@ pub(crate) fn is_of(shared: &dyn Shared, store: StoreId) -> bool {
     let [magic, layout, id, check] = head;
     let is_it = magic == MAGIC && layout == LAYOUT && id == store.0;
     is_it && check == check_of(store, &[magic, layout, id])
+}
+
+/// Says which file the store is in. Only who opens the store, as the first.
+pub(crate) fn say_file(shared: &dyn Shared, id: [u64; 2]) {
+    (FILE..).zip(id).for_each(|(at, word)| shared.store(at, word));
+}
+
+/// Whether the processes that meet here have another file open. Its name may lead to a new file,
+/// while they have the one that it led to before.
+pub(crate) fn is_of_other_file(shared: &dyn Shared, id: [u64; 2]) -> bool {
+    let said = [FILE, FILE + 1].map(|at| shared.load(at));
+    said != id && said != [0, 0]
 }
 
 /// Makes the file one of this store, with no process in it. Only who has [`WRITE_LOCK`], while no

@@ -20,6 +20,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -28,18 +29,22 @@ use std::time::{Duration, Instant};
 use esker_device::file::Access;
 use esker_device::file::lock::{Lock, LockFile};
 use esker_device::shared::{Shared, SharedFile, is_on_network};
-use rustix::fs::{FlockOperation, Mode, fchmod, fchown, flock, fstat};
+use rustix::fs::{
+    Access as RightsWanted, AtFlags, CWD, FlockOperation, Mode, accessat, fchmod, fchown, flock,
+    fstat,
+};
 use rustix::process::{Gid, Uid, geteuid};
 
 use super::{FileId, Missing, failed, make_missing, open_to_lock, place, refused, wait_for};
 use crate::engine::{Engine, Turns};
 use crate::error::{Error, Result, invalid};
 use crate::log::joining::{open_first, open_next};
+use crate::log::superblock::{Found, SUPERBLOCKS_BYTES, Superblock, find};
 use crate::log::unsaid::open_unsaid;
 use crate::meeting::cells::has_other;
-use crate::meeting::layout::{MEETING_BYTES, OPEN_LOCK};
+use crate::meeting::layout::{MEETING_BYTES, OPEN_LOCK, is_of_other_file, say_file};
 use crate::meeting::state::has_no_state;
-use crate::options::{Options, Processes};
+use crate::options::{Allocation, Options, Processes};
 use crate::store::PageStore;
 
 /// The time between two attempts to have a lock.
@@ -82,7 +87,7 @@ fn meeting_path(path: &Path) -> PathBuf {
 
 /// Fails where processes that share the store at `path` have it open. Who asks has locked the
 /// store's file, and keeps others from beginning to share it.
-pub(super) fn check_unshared(path: &Path) -> Result<()> {
+pub(super) fn check_unshared(path: &Path, id: FileId) -> Result<()> {
     let meeting = meeting_path(path);
     if !meeting.exists() {
         return Ok(());
@@ -91,7 +96,7 @@ pub(super) fn check_unshared(path: &Path) -> Result<()> {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(()),
         shared => shared?,
     };
-    if !has_other(&shared)? {
+    if is_of_other_file(&shared, [id.0, id.1]) || !has_other(&shared)? {
         return Ok(());
     }
     let how = "open in processes that share it: open it in the same way as they do";
@@ -113,17 +118,65 @@ pub(super) fn lock(
         let lock = LockFile::open(|| open_to_lock(path, access))?;
         check_local(path, &lock)?;
         let Some(meeting) = Meeting::join(path, until)? else { continue };
+        let id = FileId::of_open(&lock).map_err(|errno| failed(path, errno.into()))?;
+        if meeting.has_others && is_of_other_file(&*meeting.shared, [id.0, id.1]) {
+            // They go on to meet there, whatever its name is.
+            fs::remove_file(&meeting.path).map_err(|error| failed(&meeting.path, error))?;
+            continue;
+        }
         if let Err(error) = meeting.lock_store(&lock, path, access, until) {
             meeting.remove();
             return Err(error);
         }
-        let id = FileId::of_open(&lock).map_err(|errno| failed(path, errno.into()))?;
         if FileId::at(path).is_ok_and(|found| found == id) {
             return Ok((lock, meeting));
         }
     }
     let why = io::Error::other("it is replaced again and again");
     Err(failed(path, why).into())
+}
+
+/// Whether several processes may have the store at `path` open, or one that is made there with
+/// these options: not on a file system of a network, not with segment allocation, and not where
+/// the meeting file cannot be made or written. What cannot be found out now, opening says.
+#[doc(hidden)]
+#[must_use]
+pub fn can_be_shared(path: &Path, options: &Options) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let (folder, meeting) = (folder.unwrap_or_else(|| Path::new(".")), meeting_path(path));
+    let may_meet = if meeting.exists() {
+        may(&meeting, RightsWanted::READ_OK | RightsWanted::WRITE_OK)
+    } else {
+        may(folder, RightsWanted::WRITE_OK)
+    };
+    let is_local = |file: &fs::File| !is_on_network(file).unwrap_or(false);
+    let Ok(file) = open_to_look(path) else {
+        let is_local = fs::File::open(folder).is_ok_and(|folder| is_local(&folder));
+        return may_meet && is_local && options.allocation == Allocation::Slot;
+    };
+    let found = superblock_in(&file);
+    let allocation = found.map_or(options.allocation, |block| block.allocation);
+    may_meet && is_local(&file) && allocation == Allocation::Slot
+}
+
+/// Whether this process has these rights.
+fn may(path: &Path, rights: RightsWanted) -> bool {
+    accessat(CWD, path, rights, AtFlags::EACCESS).is_ok()
+}
+
+/// Opens a file for reading, without waiting for what is none.
+fn open_to_look(path: &Path) -> Result<fs::File> {
+    open_to_lock(path, Access::Read).map(fs::File::from)
+}
+
+/// The newest superblock in a file; `None` where there is no store.
+fn superblock_in(file: &fs::File) -> Option<Superblock> {
+    let mut head = vec![0; SUPERBLOCKS_BYTES];
+    file.read_exact_at(&mut head, 0).ok()?;
+    match find(&head) {
+        Found::Superblock(block) => Some(block),
+        _ => None,
+    }
 }
 
 /// As [`lock`], for a process that may only read. `None` where it cannot be one of several: the
@@ -274,12 +327,21 @@ impl Meeting {
         if !self.has_others {
             (0..shared.words()).for_each(|at| shared.store(at, 0));
         }
-        let engine = if self.has_others || access == Access::Read {
-            open_unsaid(file, options, shared, turns, self.has_others)?
-        } else {
-            Some(open_first(file, options, shared, turns)?)
+        let unsaid = {
+            let (file, shared) = (Arc::clone(&file), Arc::clone(&shared));
+            let turns = Turns::new(turns.file().cloned());
+            open_unsaid(file, options.clone(), shared, turns, self.has_others)?
+        };
+        let engine = match unsaid {
+            // A store that is to be made.
+            None if !self.has_others && access == Access::Write => {
+                Some(open_first(file, options, shared, turns)?)
+            }
+            unsaid => unsaid,
         };
         if !self.has_others {
+            let id = FileId::of_open(lock).map_err(|errno| failed(path, errno.into()))?;
+            say_file(&*self.shared, [id.0, id.1]);
             wait_to_share(lock, path, Instant::now())?;
         }
         Ok(engine.map(PageStore::over))
@@ -290,6 +352,13 @@ impl Meeting {
         if let Some(opened) = &self.opened {
             opened.writes.store(true, Ordering::SeqCst);
         }
+    }
+
+    /// Whether no process has written the store since the meeting was made, and nothing in it says
+    /// that it is shared.
+    fn is_untouched(&self, opened: &Opened) -> bool {
+        let block = open_to_look(&opened.store).ok().and_then(|file| superblock_in(&file));
+        has_no_state(&*self.shared) && block.is_some_and(|block| !block.is_shared)
     }
 
     /// Takes back what the last process that shared the store leaves, when nothing of it is in use.
@@ -306,7 +375,9 @@ impl Meeting {
         }
         let is_last = self.is_at_path() && !has_other(&*self.shared)?;
         if is_last && matches!(lock.try_lock(Lock::Exclusive), Ok(true)) {
-            opened.close_last(lock)?;
+            if !self.is_untouched(opened) {
+                opened.close_last(lock)?;
+            }
             fs::remove_file(&self.path).map_err(|error| failed(&self.path, error))?;
         }
         Ok(())

@@ -26,7 +26,7 @@
 //! is kept without its root.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
@@ -353,18 +353,34 @@ impl Versions {
         self.dead.len() + self.replaced_since
     }
 
+    /// The versions that have readers here, or that `is_read` says so of; the oldest first.
+    pub(crate) fn read(&self, is_read: impl Fn(u64) -> bool) -> Vec<Kept> {
+        let mut read: Vec<Kept> = Vec::new();
+        let mut pages = HashSet::new();
+        for (version, kept) in &self.list {
+            if let Some(before) = read.last_mut() {
+                // Of the slots that were replaced since, the first of each page is that version's.
+                let first = kept.replaced.iter().filter(|(page, _)| pages.insert(**page));
+                let held = first.filter(|(_, slot)| **slot != Sector::NONE).count();
+                before.held_slots += held as u64;
+            }
+            if kept.readers > 0 || is_read(*version) {
+                pages.clear();
+                read.push(Kept {
+                    version: *version,
+                    readers: kept.readers,
+                    held_slots: 0,
+                    pages: kept.pages,
+                    page_size: kept.page_size,
+                });
+            }
+        }
+        read
+    }
+
     /// All versions, the oldest first.
     pub(crate) fn kept(&self) -> Vec<Kept> {
-        let held = self.list.values().skip(1).map(|next| slots(&next.replaced).count() as u64);
-        let held = held.chain(std::iter::once(0));
-        let kept = self.list.iter().zip(held).map(|((version, kept), held_slots)| Kept {
-            version: *version,
-            readers: kept.readers,
-            held_slots,
-            pages: kept.pages,
-            page_size: kept.page_size,
-        });
-        kept.collect()
+        self.read(|_| true)
     }
 }
 
