@@ -25,6 +25,7 @@ use rustix::io::{Errno, retry_on_intr};
 use self::handle::Handle;
 use self::lock::{Lock, LockFile};
 use self::parallel::Readers;
+use crate::shared::{self, SharedFile};
 use crate::{
     Caching, Device, DeviceError, DeviceFile, DeviceLock, Open, Operation, Purpose, ReadRequest,
     Result, name,
@@ -250,6 +251,30 @@ impl Device for FileDevice {
                 Ok(Some(Box::new(())))
             }
             Err(errno) => Err(self.failed(Operation::Lock, name::LOCK_NAME, errno)),
+        }
+    }
+
+    fn shared_words(
+        &self,
+        name: &str,
+        words: usize,
+        make: bool,
+    ) -> Result<Option<Arc<dyn shared::Shared>>> {
+        self.checked(name, Operation::Open)?;
+        let is_remote = shared::is_on_network(&self.shared.folder);
+        if is_remote
+            .map_err(|error| DeviceError::new(Operation::Open, self.full_path(name), 0, error))?
+        {
+            return Ok(None);
+        }
+        let (path, bytes) = (self.shared.path.join(name), words.saturating_mul(8));
+        let opened = match make {
+            true => SharedFile::open(&path, bytes),
+            false => SharedFile::open_existing(&path, bytes),
+        };
+        match opened {
+            Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => Ok(Some(Arc::new(opened?))),
         }
     }
 

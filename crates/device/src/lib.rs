@@ -58,6 +58,7 @@ use std::sync::Arc;
 
 pub use buffer::AlignedBuf;
 pub use error::{DeviceError, Operation, Result};
+use shared::Shared;
 
 /// The purpose of a device operation. Every operation is counted under one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -172,6 +173,23 @@ pub trait Device: Send + Sync + Debug {
     /// lock.
     fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
         self.try_lock()
+    }
+
+    /// Words and byte locks that all who have this device open share, in the file `name`; `words`
+    /// of them, 0 at first. They are no content of the device: they need not survive a restart.
+    /// With `make`, the file is made if it does not exist. `None` where the device has nothing of
+    /// this kind, as on a file system of a network, or where the file is missing.
+    ///
+    /// # Errors
+    /// The file cannot be opened for writing, or has no room.
+    fn shared_words(
+        &self,
+        name: &str,
+        words: usize,
+        make: bool,
+    ) -> Result<Option<Arc<dyn Shared>>> {
+        let _ = (name, words, make);
+        Ok(None)
     }
 
     /// The location of the device, for error messages: a path, or a name such as `memory`.

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::sim::SimShared;
 use crate::{
     Caching, Device, DeviceError, DeviceFile, DeviceLock, Open, Operation, Purpose, Result, name,
+    shared,
 };
 
 /// Files in memory. Clones share the files and the lock.
@@ -23,6 +25,8 @@ pub struct MemoryDevice {
 struct Shared {
     files: Mutex<BTreeMap<String, Arc<Contents>>>,
     locked: AtomicBool,
+    /// The words that users of the device share, by the name of their file.
+    words: Mutex<BTreeMap<String, SimShared>>,
 }
 
 #[derive(Default)]
@@ -78,7 +82,7 @@ impl MemoryDevice {
             files.iter().map(|(name, contents)| (name, contents.bytes.read())).collect();
         let copy = |bytes: &Vec<u8>| Arc::new(Contents { bytes: RwLock::new(bytes.clone()) });
         let files = held.iter().map(|(name, bytes)| ((*name).clone(), copy(bytes))).collect();
-        let shared = Shared { files: Mutex::new(files), locked: AtomicBool::new(false) };
+        let shared = Shared { files: Mutex::new(files), ..Shared::default() };
         Self { shared: Arc::new(shared) }
     }
 }
@@ -132,6 +136,26 @@ impl Device for MemoryDevice {
 
     fn sync_dir(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn shared_words(
+        &self,
+        name: &str,
+        words: usize,
+        make: bool,
+    ) -> Result<Option<Arc<dyn shared::Shared>>> {
+        name::check(name, Operation::Open, LOCATION)?;
+        let mut all = self.shared.words.lock();
+        if let Some(known) = all.get(name) {
+            return Ok(Some(Arc::new(known.another())));
+        }
+        if !make {
+            return Ok(None);
+        }
+        let first = SimShared::new(words);
+        let opened = first.another();
+        all.insert(name.to_owned(), first);
+        Ok(Some(Arc::new(opened)))
     }
 
     fn try_lock(&self) -> Result<Option<DeviceLock>> {

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::shared::Shared;
 use crate::{
     Caching, Device, DeviceError, DeviceFile, DeviceLock, Open, Operation, Purpose, ReadRequest,
     Result,
@@ -223,6 +224,15 @@ impl<H: Hook + 'static> Device for Wrapped<H> {
 
     fn try_lock_shared(&self) -> Result<Option<DeviceLock>> {
         self.inner.try_lock_shared()
+    }
+
+    fn shared_words(
+        &self,
+        name: &str,
+        words: usize,
+        make: bool,
+    ) -> Result<Option<Arc<dyn Shared>>> {
+        self.inner.shared_words(name, words, make)
     }
 
     fn location(&self) -> String {

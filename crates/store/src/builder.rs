@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_device::Device;
 use esker_device::readonly::ReadOnlyDevice;
@@ -65,9 +66,10 @@ impl DbBuilder {
     /// Whether the store is opened read-only; `false` by default. A read-only store writes nothing:
     /// the log is replayed into memory, no merge runs, and every write returns
     /// [`Error::ReadOnly`](crate::Error::ReadOnly). It can be on read-only media or in a folder
-    /// without write permission. Any number of handles and processes may have a store open
-    /// read-only at the same time, as long as none has it open for writing. The store must exist,
-    /// regardless of [`create`](Self::create).
+    /// without write permission. The store must exist, regardless of [`create`](Self::create).
+    ///
+    /// If no process has the store open for writing, none can open it so meanwhile; any number may
+    /// have it open read-only. If one has, this one follows it: see [`follow`](Self::follow).
     ///
     /// The contents of the log must fit in the [`memory_budget`](Self::memory_budget): otherwise
     /// opening the store returns [`Error::Invalid`](crate::Error::Invalid).
@@ -87,6 +89,33 @@ impl DbBuilder {
     /// ```
     pub const fn read_only(mut self, yes: bool) -> Self {
         self.settings.read_only = yes;
+        self
+    }
+
+    /// Whether the store is opened read-only and without a lock, as a follower of the process that
+    /// writes it, whether there is one now or not; `false` by default. A follower keeps no process
+    /// from opening the store for writing, and none waits for it. It sees what the writer had
+    /// passed on to the operating system when the store was opened, or at the last
+    /// [`Db::refresh`](crate::Db::refresh); [`refresh_every`](Self::refresh_every) does that from
+    /// time to time. When the writer closes or dies, the follower reads on, and follows the next
+    /// one.
+    ///
+    /// The writer keeps the versions that the follower sees, as for a snapshot, until the follower
+    /// is refreshed or closed or its process ends. That needs write permission for the file
+    /// `followers` of the store, on a local file system, and a place for it: 63 followers have one,
+    /// with snapshots of 61 different numbers each. Otherwise snapshots and scans end with
+    /// [`Error::TooOld`](crate::Error::TooOld) when the writer's merges have overtaken them.
+    pub const fn follow(mut self, yes: bool) -> Self {
+        self.settings.follow = yes;
+        self.settings.read_only |= yes;
+        self
+    }
+
+    /// The interval at which a follower catches up with the writer by itself, in a thread of its
+    /// own; `None`, the default, for never. An interval of 0 is one of a millisecond.
+    pub fn refresh_every(mut self, interval: Option<Duration>) -> Self {
+        let least = Duration::from_millis(1);
+        self.settings.refresh_every = interval.map(|interval| interval.max(least));
         self
     }
 

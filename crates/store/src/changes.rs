@@ -9,6 +9,7 @@ use esker_format::ids::Seq;
 use esker_index::Version;
 
 use crate::error::{Error, Result};
+use crate::follow;
 use crate::large;
 use crate::limits::validate_key;
 use crate::past::pinned_oldest;
@@ -100,14 +101,17 @@ impl Changes {
         let Some((until, times)) = value.until.zip(self.shared.times.get()) else {
             return Ok(false);
         };
-        Ok(times.of(removed)?.is_some_and(|time| until <= time))
+        let time = follow::reading(&self.shared, || times.of(removed))?;
+        Ok(time.is_some_and(|time| until <= time))
     }
 
     /// The next older version.
     fn older(&mut self) -> Result<Option<Version>> {
         let oldest = self.oldest.version();
         let Some(up_to) = self.up_to.filter(|up_to| *up_to >= oldest) else { return Ok(None) };
-        let found = self.slot.read(|tree| tree.version(&self.key, up_to))??;
+        let found = follow::reading(&self.shared, || {
+            Ok(self.slot.read(|tree| tree.version(&self.key, up_to))??)
+        })?;
         let older = found.as_ref().and_then(|found| found.seq.0.checked_sub(1));
         self.up_to = older.map(Seq).filter(|seq| *seq > Seq(0));
         Ok(found)
@@ -119,7 +123,7 @@ impl Changes {
             return Ok(None);
         }
         let fetch = |value| large::fetch(&self.shared, &self.slot, &self.key, value);
-        match value.map(fetch).transpose() {
+        match follow::reading(&self.shared, || value.clone().map(fetch).transpose()) {
             Err(error @ (Error::Damaged { .. } | Error::Io(_))) => {
                 let found = self.slot.read(|tree| tree.version(&self.key, seq))??;
                 // Or it has been erased.

@@ -4,13 +4,16 @@
 //! walked and the moment the free map is compared with them. Damage found is collected, never
 //! returned as an error: one bad block must not hide another.
 
+use std::sync::Arc;
+
 use esker_format::ids::Generation;
 use esker_format::ptr::{Extent, UNIT_BYTES};
-use esker_index::{CheckSink, Index};
+use esker_index::CheckSink;
 use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::space::Space;
 
 use crate::error::Result;
+use crate::follow;
 use crate::shared::Core;
 
 /// The result of [`Db::check`](crate::Db::check): the amount that was read, and the problems found.
@@ -30,6 +33,9 @@ pub struct CheckReport {
     pub log_operations: u64,
     /// Bytes of the log that were read.
     pub log_bytes: u64,
+    /// In a store that another process writes: the sequence number as of which it was checked.
+    /// Free space was not, then.
+    pub followed_at: Option<u64>,
     /// Everything that is wrong, in the order of discovery.
     pub problems: Vec<Problem>,
 }
@@ -60,14 +66,39 @@ impl Problem {
     }
 }
 
+/// The number of times that a follower begins again, because the writer has used space again that
+/// it was about to read.
+const TRIES_MAX: u32 = 10;
+
+/// Checks a store; in a follower as of its number, and again where the writer has gone on.
 pub(crate) fn check(shared: &Core) -> Result<CheckReport> {
+    if shared.follower.is_none() {
+        return check_once(shared);
+    }
+    for _ in 0..TRIES_MAX {
+        follow::refresh(shared)?;
+        let (followed_at, state) = (shared.snapshots().visible().0, shared.manifest.state());
+        let report = CheckReport { followed_at: Some(followed_at), ..check_once(shared)? };
+        if report.is_ok() {
+            return Ok(report);
+        }
+        follow::refresh(shared)?;
+        // What is wrong in what has not changed is wrong.
+        if Arc::ptr_eq(&state, &shared.manifest.state()) {
+            return Ok(report);
+        }
+    }
+    Err(follow::overtaken(shared))
+}
+
+fn check_once(shared: &Core) -> Result<CheckReport> {
     // No keyspace comes or goes meanwhile: its space would be in no tree that is checked.
     let registry = shared.keyspaces.read();
     let mut slots: Vec<_> = registry.values().collect();
     slots.sort_by_key(|slot| slot.id);
     // A keyspace dropped since the list was made has nothing left to check.
     let trees: Vec<_> = slots.iter().filter_map(|slot| slot.tree().ok()).collect();
-    let trees: Vec<_> = trees.into_iter().map(Index::pause).collect();
+    let trees: Vec<_> = trees.iter().map(|tree| tree.pause()).collect();
     let mut problems: Vec<Problem> = Vec::new();
     let log = shared.log.verify_counted();
     let verified = shared.manifest.verify().into_iter().chain(log.problems);
@@ -78,12 +109,16 @@ pub(crate) fn check(shared: &Core) -> Result<CheckReport> {
     }
     let found = std::mem::take(&mut sink.problems).into_iter();
     problems.extend(found.map(|found| Problem::new(found.file, found.offset, found.what)));
-    let used = trees.iter().flat_map(|tree| tree.extents());
-    problems.extend(unaccounted(used, &shared.env.blocks.space()));
-    problems.extend(used_again(sink.generation_max, shared.env.blocks.next_generation()));
+    if shared.follower.is_none() {
+        let used = trees.iter().flat_map(|tree| tree.extents());
+        problems.extend(unaccounted(used, &shared.env.blocks.space()));
+        problems.extend(used_again(sink.generation_max, shared.env.blocks.next_generation()));
+    }
     let CheckSink { blocks, bytes, entries, values, .. } = sink;
     let (log_operations, log_bytes) = (log.operations, log.bytes);
-    Ok(CheckReport { blocks, bytes, entries, values, log_operations, log_bytes, problems })
+    let followed_at = None;
+    let counts = CheckReport { blocks, bytes, entries, values, ..CheckReport::default() };
+    Ok(CheckReport { log_operations, log_bytes, followed_at, problems, ..counts })
 }
 
 /// Blocks and values are known by their generations, so that none may be handed out twice.

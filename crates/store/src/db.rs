@@ -21,6 +21,7 @@ use crate::builder::DbBuilder;
 use crate::check::{self, CheckReport};
 use crate::dropping;
 use crate::error::{Error, Result};
+use crate::follow;
 use crate::history::{History, Share};
 use crate::keyspace::Keyspace;
 use crate::maintenance;
@@ -266,8 +267,13 @@ impl Db {
     /// Verifies the whole store: reads the superblocks, the manifest, the log and every block, and
     /// checks them. Writes wait while it runs; reads do not.
     ///
+    /// In a [follower](crate::DbBuilder::follow) it catches up first, and checks the store as of
+    /// then, without the space that the writer has free. It begins again, ten times at most, where
+    /// the writer uses space again that is not checked yet.
+    ///
     /// # Errors
-    /// [`Error::Closed`]. Damage is not an error here: it is in the report.
+    /// [`Error::Closed`], and in a follower those of [`refresh`](Self::refresh) and
+    /// [`Error::Overtaken`]. Damage is not an error here: it is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         let _open = self.shared.enter()?;
         check::check(&self.shared)
@@ -361,7 +367,8 @@ impl Db {
         let _open = self.shared.enter()?;
         let Some(times) = self.shared.times.get() else { return Ok(None) };
         let version = Seq(version).min(self.shared.snapshots().visible());
-        Ok(times.of(version)?.and_then(times::system_time))
+        let time = follow::reading(&self.shared, || times.of(version))?;
+        Ok(time.and_then(times::system_time))
     }
 
     /// The newest sequence number that reads see.

@@ -65,6 +65,20 @@ pub enum Error {
         /// The keyspace in which it was changed, or the reason why it could not be checked.
         what: String,
     },
+    /// A follower's snapshot, or a scan that it has begun, is older than what the writer keeps: the
+    /// follower could not tell the writer what it reads. Begin again with a new one.
+    TooOld {
+        /// The sequence number of the snapshot.
+        seq: u64,
+        /// The oldest sequence number that can be read.
+        from: u64,
+    },
+    /// A follower has read blocks many times that the writer had used again, each time after it had
+    /// caught up.
+    Overtaken {
+        /// The folder or the device of the store.
+        location: String,
+    },
     /// The folder exists and is not a store; nothing in it was touched.
     NotAStore {
         /// The folder.
@@ -111,6 +125,11 @@ impl Error {
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
+    }
+
+    /// Whether a follower may have met space that its writer has used again.
+    pub(crate) const fn may_be_reuse(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::Io(_))
     }
 
     /// Whether trying the same operation again, with nothing else done, may succeed: true for
@@ -184,6 +203,16 @@ impl fmt::Display for Error {
             ),
             Self::Invalid { what } | Self::Operator { what } => write!(out, "{what}"),
             Self::Conflict { what } => write!(out, "{what}: run the transaction again"),
+            Self::TooOld { seq, from } => write!(
+                out,
+                "the writer of the store may not have kept what was there at operation {seq}, only \
+                 from {from} on: begin again with a new snapshot or scan"
+            ),
+            Self::Overtaken { location } => write!(
+                out,
+                "the writer of {location} uses space again faster than it could be read here: \
+                 try again, or give the writer longer intervals between merges"
+            ),
             Self::NotAStore { location, what } => {
                 write!(out, "{location} is not an Esker store: {what}")
             }

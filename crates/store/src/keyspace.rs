@@ -14,6 +14,7 @@ use crate::changes::Changes;
 use crate::diff::{Diff, KeyChanges};
 use crate::erase;
 use crate::error::{Error, Result};
+use crate::follow;
 use crate::history::History;
 use crate::large::{self, ValueReader, ValueWriter};
 use crate::limits::validate_key;
@@ -410,7 +411,8 @@ impl Keyspace {
             oldest_version(&self.slot)?;
             let newest = self.shared.snapshots().visible();
             let times = self.shared.times.get();
-            times.map_or(Ok(newest), |times| times.version(times::moment(time), newest))?
+            let version = |times: &times::Times| times.version(times::moment(time), newest);
+            follow::reading(&self.shared, || times.map_or(Ok(newest), version))?
         };
         self.at(version.0)
     }

@@ -35,6 +35,7 @@ pub use reader::ValueReader;
 pub use writer::ValueWriter;
 
 use crate::error::{Error, Result};
+use crate::follow;
 use crate::operands;
 use crate::options::Durability;
 use crate::read_point::ReadPoint;
@@ -199,7 +200,8 @@ pub(crate) fn fetch_at(
     match fetch(shared, slot, key, value) {
         // Its space may have been given back to the device.
         Err(error @ (Error::Damaged { .. } | Error::Io(_))) => {
-            let is_there = slot.read(|tree| tree.get_at(key, at))??.is_some();
+            let is_there =
+                slot.read_at(shared.snapshots(), at.seq, |tree| tree.get_at(key, at))??.is_some();
             if is_there { Err(error) } else { Ok(None) }
         }
         fetched => fetched.map(Some),
@@ -273,13 +275,15 @@ pub(crate) fn reader(
     crate::limits::validate_key(key)?;
     let found = {
         let _open = shared.enter()?;
-        let at = point.at(shared.times.get())?;
-        match slot.read(|tree| tree.get_at(key, at))?? {
-            Some(value @ Value::Operand(_)) => {
-                Some(Value::Inline(fetch(shared, slot, key, value)?))
+        follow::reading(shared, || {
+            let at = point.at(shared.times.get())?;
+            match slot.read_at(shared.snapshots(), at.seq, |tree| tree.get_at(key, at))?? {
+                Some(value @ Value::Operand(_)) => {
+                    Ok(Some(Value::Inline(fetch(shared, slot, key, value)?)))
+                }
+                found => Ok(found),
             }
-            found => found,
-        }
+        })?
     };
     let reader = |value| ValueReader::new(Arc::clone(shared), Arc::clone(slot), point, value);
     found.map(reader).transpose()

@@ -32,6 +32,7 @@
 //! | choose the durability of a write | [`Durability`], [`Db::persist`] |
 //! | change values without reading them | [`Keyspace::merge`], [`MergeOperator`] |
 //! | store values that are too long for memory | [`ValueWriter`], [`ValueReader`] |
+//! | read a store that another process writes | [`DbBuilder::follow`], [`Db::refresh`], [`Lag`] |
 //! | copy a store while it is used | [`Db::backup`], [`Backup`] |
 //! | monitor and maintain a store | [`Db::stats`] and [`Stats`], [`Db::check`], [`Db::compact`] |
 //! | handle errors | [`Error`] |
@@ -72,13 +73,14 @@
 // | `maintenance` | the start of flushes and merges, and the handling of their failures |
 // | `memory_pressure` | the choice of the keyspaces that are flushed to free memory and log |
 // | `background` | the threads that run them |
+// | `follow` | reading behind a writer in another process |
 // | `dropping` | dropping a keyspace |
 // | `backup` | backups of the whole store, and restoring them |
 // | `stall_stats` | statistics of write stalls |
 // | `check`, `stats`, `error` | checks, statistics and errors for the user |
 //
-// What is not here: a second process that writes to a store, and bytes on the device, which are the
-// concern of the crates below.
+// What is not here: a second process that writes a store at the same time, and bytes on the device,
+// which are the concern of the crates below.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -95,6 +97,8 @@ mod diff;
 mod dropping;
 mod erase;
 mod error;
+mod follow;
+mod follower;
 mod history;
 mod index_commit;
 mod keyspace;
@@ -116,7 +120,9 @@ mod read;
 mod read_point;
 mod reclaim;
 mod record_history;
+mod refreshing;
 mod removal;
+mod replay;
 mod retention;
 mod room;
 mod set_history;
@@ -127,6 +133,7 @@ mod stall_stats;
 mod stats;
 mod times;
 mod transaction;
+mod trees;
 mod work_queue;
 mod write;
 mod write_request;
@@ -150,6 +157,7 @@ pub use esker_index::Scheme;
 pub use esker_index::read::operands::{BoxError, MergeOperator};
 pub use esker_index::{IndexKind, UnknownIndexKind};
 pub use esker_substrate::runtime::{Runtime, SimRuntime, SystemRuntime};
+pub use follower::Lag;
 pub use history::History;
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};

@@ -290,7 +290,7 @@ fn note<T>(slot: &Slot, which: BackgroundJob, result: Result<T>) -> Result<T> {
         }
         Err(error) => {
             tracing::warn!(keyspace = slot.name, %error, "maintenance stopped");
-            let memtable_bytes = slot.tree().map_or(0, Index::memtable_memory_bytes);
+            let memtable_bytes = slot.tree().map_or(0, |tree| tree.memtable_memory_bytes());
             let stall = Stall { which, error: error.clone(), memtable_bytes };
             slot.set_stall(which, Some(stall));
         }
@@ -318,7 +318,7 @@ pub(crate) fn run_in_background(shared: &Core, slot: &Arc<Slot>, which: Backgrou
             Ok(Step::Done) => begin_due(shared, slot),
             Ok(Step::Idle) if which == BackgroundJob::Flush => return begin_due(shared, slot),
             Ok(Step::Idle) => {
-                let due = slot.tree().ok().and_then(Index::due);
+                let due = slot.tree().ok().and_then(|tree| tree.due());
                 let begun = due.map(|work| begin(shared, slot, work));
                 // Only a merge is for this thread to go on with.
                 if !matches!((due, begun), (Some(Work::Merge { .. }), Some(Ok(true)))) {
@@ -378,7 +378,7 @@ pub(crate) fn resume(shared: &Core) {
 
 /// Does the flushes that are due during recovery, immediately.
 pub(crate) fn run_due(shared: &Core, slot: &Arc<Slot>) {
-    if is_worth_a_try(slot) && slot.tree().is_ok_and(Index::is_full) {
+    if is_worth_a_try(slot) && slot.tree().is_ok_and(|tree| tree.is_full()) {
         let _has_begun = begin_and_complete(shared, slot, Index::flush_work);
     }
 }
@@ -389,7 +389,7 @@ pub(crate) fn begin_and_complete(
     slot: &Arc<Slot>,
     work: impl Fn(&Index) -> Option<Work>,
 ) -> bool {
-    let Some(work) = slot.tree().ok().and_then(work) else { return false };
+    let Some(work) = slot.tree().ok().and_then(|tree| work(&tree)) else { return false };
     let has_begun = matches!(begin_quietly(shared, slot, work), Ok(true));
     if has_begun {
         while matches!(step(shared, slot, which_of(work)), Ok(Step::More)) {}
@@ -451,7 +451,7 @@ fn complete(shared: &Core, slot: &Slot) -> Result<()> {
 /// Merges a keyspace into one level.
 pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let _span = tracing::debug_span!("compact", keyspace = slot.name).entered();
-    let _may_use_the_reserve = slot.tree()?.allow_reserve();
+    let _may_use_the_reserve = slot.own_tree()?.allow_reserve();
     loop {
         let tree = slot.tree()?;
         shared.poison.check()?;

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use esker_format::ids::KeyspaceId;
-use esker_index::{Index, Work};
+use esker_index::Work;
 use esker_substrate::planted::{self, Bug};
 
 use crate::maintenance::{begin, begin_and_complete, go_on, is_stuck};
@@ -96,7 +96,7 @@ pub(crate) fn relieve_log(shared: &Core) {
 /// Writes a keyspace's memtable out, or begins to; whether it has begun.
 fn write_out(shared: &Core, slot: &Arc<Slot>, how: How) -> bool {
     let tree = slot.tree().ok().filter(|tree| tree.memtable_entries() > 0);
-    let Some(work) = tree.and_then(Index::flush_work) else { return false };
+    let Some(work) = tree.and_then(|tree| tree.flush_work()) else { return false };
     // Errors are kept as the keyspace's stall.
     match (shared.background.mode, how, work) {
         (Mode::Threads, How::Done, _) => begin_and_complete(shared, slot, |_| Some(work)),

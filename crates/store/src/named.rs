@@ -57,6 +57,14 @@ impl Named {
         Self(Mutex::new(names.iter().map(pin).collect()))
     }
 
+    /// Those of the manifest now, in a store that another process writes: that one keeps them.
+    pub fn replace(&self, names: &BTreeMap<String, Seq>) {
+        let pin = |(name, version): (&String, &Seq)| {
+            (name.clone(), NamedPin { version: *version, pins: Vec::new() })
+        };
+        *self.0.lock() = names.iter().map(pin).collect();
+    }
+
     pub fn version(&self, name: &str) -> Result<u64> {
         let named = self.0.lock();
         named.get(name).map(|pin| pin.version.0).ok_or_else(|| unknown(name))

@@ -24,18 +24,14 @@ use esker_device::file::FileDevice;
 use esker_device::process::Process;
 use esker_device::readonly::ReadOnlyDevice;
 use esker_device::{Device, DeviceError, DeviceLock};
-use esker_format::action::WriteOp;
 use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
-use esker_index::read::operands::Operator;
-use esker_index::{Env, Index, Options};
+use esker_index::Env;
 use esker_substrate::blocks::BlockStore;
 use esker_substrate::budget::{Budget, Part};
 use esker_substrate::clock::Clock;
 use esker_substrate::fault::FaultPoints;
-use esker_substrate::log::{Log, LogOptions, Place};
-use esker_substrate::manifest::{
-    self, KeyspaceState, Manifest, ManifestOptions, ManifestState, Presence,
-};
+use esker_substrate::log::{Beneath, Log, LogOptions};
+use esker_substrate::manifest::{self, KeyspaceState, Manifest, ManifestOptions, Presence};
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::poison::Poison;
 use esker_substrate::runtime::Runtime;
@@ -45,19 +41,20 @@ use esker_substrate::sync::{Mutex, RwLock};
 use crate::background;
 use crate::conflict_window::Recent;
 use crate::error::{Error, Result};
-use crate::history::kept;
+use crate::follow;
+use crate::follower::Follower;
 use crate::large;
 use crate::limits::Limits;
 use crate::looked::Looked;
 use crate::maintenance;
 use crate::memory_pressure;
 use crate::named::Named;
-use crate::operators::Merge;
-use crate::options::{Settings, require_codec};
+use crate::options::Settings;
+use crate::replay::{HistoryBatch, unknown_keyspace};
 use crate::shared::{Core, IndexOptions, Phase, Shared};
 use crate::slot::Slot;
 use crate::stall_stats::Waits;
-use crate::times::{self, Times};
+use crate::trees::{must_be_sound, open_times, open_trees, require_codecs};
 use crate::work_queue::{Mode, WorkQueue};
 use crate::writer_lock::Turns;
 
@@ -101,39 +98,22 @@ pub(crate) fn open(
     // Looked at before it is locked, because locking makes a file and a foreign folder is not
     // touched; and once more after, because another process may have been creating.
     require_store(&device, settings)?;
-    let lock = lock(&device)?;
+    let lock = lock(&device, settings)?;
     let base = Base::new(device, settings);
-    let (manifest, blocks) = match require_store(&base.device, settings)? {
-        Presence::Store => base.open()?,
-        Presence::Empty => base.create(runtime.as_ref())?,
-        Presence::Unfinished(files) => {
-            base.remove(&files)?;
-            base.create(runtime.as_ref())?
-        }
-    };
+    let presence = require_store(&base.device, settings)?;
     let clock = Clock::new(Arc::clone(runtime));
-    let shared = base.assemble(counting, lock, (manifest, blocks, clock), settings)?;
-    let shared = Arc::new(shared);
-    replay(&shared)?;
-    open_times(&shared);
-    maintenance::resume(&shared);
+    let shared = match lock {
+        Some(lock) => base.open_locked(counting, lock, (presence, clock), settings)?,
+        None => base.open_following(counting, clock, settings)?,
+    };
     *shared.gate.write() = Phase::Open;
-    background::start(&shared).map_err(|error| Error::invalid(format!("no threads: {error}")))?;
+    background::start(&shared).map_err(no_threads)?;
+    follow::start(&shared, settings.refresh_every).map_err(no_threads)?;
     Ok(Arc::new(Shared::new(shared)))
 }
 
-/// Finds the times of versions, where a keyspace keeps history.
-fn open_times(shared: &Core) {
-    let slot = shared.keyspaces.read().get(times::NAME).cloned();
-    if let Some(slot) = slot {
-        let times = Times::open(slot, shared.snapshots().visible());
-        // The keyspace of times itself has no use for them, and would hold itself.
-        let slots = shared.slots();
-        times::users(&slots)
-            .filter_map(|slot| slot.tree().ok())
-            .for_each(|tree| times.connect(tree));
-        let _set = shared.times.set(times);
-    }
+fn no_threads(error: std::io::Error) -> Error {
+    Error::invalid(format!("no threads: {error}"))
 }
 
 fn require_store(device: &Arc<dyn Device>, settings: &Settings) -> Result<Presence> {
@@ -149,8 +129,15 @@ fn require_store(device: &Arc<dyn Device>, settings: &Settings) -> Result<Presen
     }
 }
 
-fn lock(device: &Arc<dyn Device>) -> Result<DeviceLock> {
-    device.try_lock()?.ok_or_else(|| Error::Locked { location: device.location() })
+/// The lock of the store; `None` where a writer is to be followed.
+fn lock(device: &Arc<dyn Device>, settings: &Settings) -> Result<Option<DeviceLock>> {
+    if settings.follow {
+        return Ok(None);
+    }
+    match device.try_lock()? {
+        None if !settings.read_only => Err(Error::Locked { location: device.location() }),
+        lock => Ok(lock),
+    }
 }
 
 /// The device and the shared state from which the parts of a store are made.
@@ -206,10 +193,76 @@ impl Base {
         Ok((manifest, blocks))
     }
 
-    fn assemble(
+    /// Opens or creates the store of a device that is locked.
+    fn open_locked(
         self,
         device: Arc<CountingDevice>,
         lock: DeviceLock,
+        (presence, clock): (Presence, Clock),
+        settings: &Settings,
+    ) -> Result<Arc<Core>> {
+        let (manifest, blocks) = match presence {
+            Presence::Store => self.open()?,
+            Presence::Empty => self.create(clock.runtime().as_ref())?,
+            Presence::Unfinished(files) => {
+                self.remove(&files)?;
+                self.create(clock.runtime().as_ref())?
+            }
+        };
+        let shared = self.assemble(device, Some(lock), (manifest, blocks, clock), settings)?;
+        let shared = Arc::new(shared);
+        if !settings.read_only {
+            // First, because the replay flushes.
+            follow::admit(&shared);
+        }
+        replay(&shared)?;
+        open_times(&shared);
+        maintenance::resume(&shared);
+        Ok(shared)
+    }
+
+    /// Opens a store that another process may have open for writing.
+    fn open_following(
+        self,
+        device: Arc<CountingDevice>,
+        clock: Clock,
+        settings: &Settings,
+    ) -> Result<Arc<Core>> {
+        let (manifest, blocks) = follow::patiently(|| self.open_unlocked())?;
+        let shared = self.assemble(device, None, (manifest, blocks, clock), settings)?;
+        let shared = Arc::new(shared);
+        follow::begin(&shared)?;
+        Ok(shared)
+    }
+
+    /// The manifest as it is now, and the data file. What is free there is the writer's concern.
+    fn open_unlocked(&self) -> Result<(Arc<Manifest>, BlockStore)> {
+        let options = ManifestOptions::default();
+        let (manifest, _) = Manifest::open(&self.device, options, &self.poison, &self.faults)?;
+        let (store, floor) = (manifest.store(), manifest.state().next_generation);
+        let blocks = BlockStore::open(&self.device, store, self.cache_bytes(), [], floor)?;
+        Ok((manifest, blocks))
+    }
+
+    /// The log, to be followed where the store is not locked.
+    fn log(
+        &self,
+        is_locked: bool,
+        manifest: &Arc<Manifest>,
+        beneath: Arc<dyn Beneath>,
+        options: LogOptions,
+    ) -> Result<Log> {
+        let (device, poison, faults) = (&self.device, &self.poison, &self.faults);
+        Ok(match is_locked {
+            true => Log::open(device, manifest, beneath, options, poison, faults)?,
+            false => Log::following(device, manifest, beneath, poison, faults),
+        })
+    }
+
+    fn assemble(
+        self,
+        device: Arc<CountingDevice>,
+        lock: Option<DeviceLock>,
         (manifest, blocks, clock): (Arc<Manifest>, BlockStore, Clock),
         settings: &Settings,
     ) -> Result<Core> {
@@ -220,7 +273,8 @@ impl Base {
         blocks.keep_for_manifest(manifest.next_bytes());
         let blocks = Arc::new(blocks);
         let beneath = Arc::clone(&blocks) as _;
-        let log = Log::open(&self.device, &manifest, beneath, options, &self.poison, &self.faults)?;
+        let log = self.log(lock.is_some(), &manifest, beneath, options)?;
+        let follower = lock.is_none().then(Follower::default);
         let budget = Arc::clone(&self.budget);
         let waits = Waits::new(Arc::clone(clock.runtime()));
         let env = Arc::new(Env {
@@ -230,7 +284,15 @@ impl Base {
             budget: self.budget,
             poison: Arc::clone(&self.poison),
         });
-        let slots = open_trees(&env, &manifest.state(), &limits, settings);
+        let options = IndexOptions {
+            scheme: settings.scheme,
+            sizes: settings.sizes,
+            compaction: settings.compaction.for_index(),
+        };
+        let slots = match follower {
+            None => open_trees(&env, &manifest.state(), &limits, options),
+            Some(_) => BTreeMap::new(),
+        };
         // Before the replay of the log, which may give versions up.
         let named = Named::open(&manifest.state().pinned, &slots);
         // A store that is only read needs no threads.
@@ -254,56 +316,14 @@ impl Base {
             waits,
             limits,
             background: WorkQueue::new(mode),
-            options: IndexOptions {
-                scheme: settings.scheme,
-                sizes: settings.sizes,
-                compaction: settings.compaction.for_index(),
-            },
+            options,
+            follower,
             durability: settings.durability,
             user_bytes_written: 0.into(),
             gate: RwLock::new(Phase::Opening),
-            device_lock: Mutex::new(Some(lock)),
+            device_lock: Mutex::new(lock),
         })
     }
-}
-
-/// Refuses a store with a keyspace whose blocks this build cannot read.
-fn require_codecs(state: &ManifestState) -> Result<()> {
-    state.keyspaces.values().try_for_each(|keyspace| {
-        require_codec(keyspace.codec, format_args!("keyspace {}", keyspace.name))
-    })
-}
-
-fn open_trees(
-    env: &Arc<Env>,
-    state: &ManifestState,
-    limits: &Limits,
-    settings: &Settings,
-) -> BTreeMap<String, Arc<Slot>> {
-    let slot = |(&id, keyspace): (&KeyspaceId, &KeyspaceState)| {
-        let options = Options {
-            memtable_bytes_max: keyspace.memtable_bytes.unwrap_or(limits.memtables_bytes),
-            scheme: settings.scheme,
-            sizes: settings.sizes,
-            codec: keyspace.codec,
-            compaction: settings.compaction.for_index(),
-            history: keyspace.history.as_ref().map(kept),
-        };
-        let meta = keyspace.index.as_ref().clone();
-        let tree = Index::open(Arc::clone(env), id, meta, options)
-            .with_past(keyspace.past_indexes())
-            .with_values(keyspace.values.as_ref().clone());
-        let name = keyspace.name.clone();
-        if let Some(operator) = &keyspace.operator {
-            tree.set_operator(Operator {
-                name: Some(operator.as_str().into()),
-                keyspace: name.as_str().into(),
-                function: Merge::stored(operator),
-            });
-        }
-        (name.clone(), Arc::new(Slot::new(id, name, tree, keyspace.history)))
-    };
-    state.keyspaces.iter().map(slot).collect()
 }
 
 /// Brings the memtables to where the log ends.
@@ -317,7 +337,9 @@ fn replay(shared: &Core) -> Result<()> {
     shared.log.replay(&mut |place, id, action| {
         match slots.get(&id) {
             Some(slot) => {
-                replay_one(slot, place, action, &mut history);
+                if let Ok(tree) = slot.tree() {
+                    history.replay(&tree, id, place, action);
+                }
                 if written.last().is_none_or(|last| last.id != id) {
                     written.push(slot);
                 }
@@ -326,7 +348,10 @@ fn replay(shared: &Core) -> Result<()> {
             None => return Err(unknown_keyspace(place.seq, id)),
         }
         if place.is_last() {
-            history.end(place.last);
+            history.end(place.last, &|id, visit| {
+                let tree = slots.get(&id).and_then(|slot| slot.tree().ok());
+                tree.into_iter().for_each(|tree| visit(&tree));
+            });
             do_due(shared, &mut written, place.seq)?;
         } else if !history.has_writes && is_short_of_memory(shared) {
             do_due(shared, &mut written, place.seq)?;
@@ -337,51 +362,6 @@ fn replay(shared: &Core) -> Result<()> {
     must_be_sound(shared)?;
     shared.snapshots().publish(shared.log.last_seq());
     Ok(())
-}
-
-fn unknown_keyspace(seq: Seq, id: KeyspaceId) -> esker_substrate::Error {
-    esker_substrate::Error::Corrupt {
-        file: "log".into(),
-        offset: 0,
-        what: format!("operation {seq} is for keyspace {id}, which was never created"),
-    }
-}
-
-/// The batch that is replayed, as far as keyspaces with history are concerned: all of it has one
-/// number there, so that no memtable may be frozen within it.
-#[derive(Default)]
-struct HistoryBatch {
-    has_writes: bool,
-    /// The removed ranges, each by its first key.
-    removed: Vec<(Arc<Slot>, Vec<u8>)>,
-}
-
-impl HistoryBatch {
-    fn end(&mut self, last: Seq) {
-        for (slot, begin) in self.removed.drain(..) {
-            if let Ok(tree) = slot.tree() {
-                tree.replay_mark(&begin, last);
-            }
-        }
-        self.has_writes = false;
-    }
-}
-
-fn replay_one(slot: &Arc<Slot>, place: Place, action: WriteOp<'_>, history: &mut HistoryBatch) {
-    let Ok(tree) = slot.tree() else { return };
-    let keeps_history = tree.keeps_history();
-    history.has_writes |= keeps_history;
-    let is_one_version = keeps_history && !planted::is(Bug::ReplayedAsVersions);
-    let seq = if is_one_version { place.last } else { place.seq };
-    match action {
-        WriteOp::Point(key, data) => tree.replay(key, seq, data),
-        WriteOp::DeleteRange(keys) => {
-            tree.replay_removal(keys, seq);
-            if keeps_history {
-                history.removed.push((Arc::clone(slot), keys.begin.to_vec()));
-            }
-        }
-    }
 }
 
 /// Whether the memtables hold more than they may: a batch may be larger than the memory of the
@@ -400,23 +380,4 @@ fn do_due(shared: &Core, written: &mut Vec<&Arc<Slot>>, last: Seq) -> esker_subs
     }
     written.clear();
     must_be_sound(shared)
-}
-
-/// Fails if the replay cannot continue: a flush that was due did not happen; or, where nothing may
-/// be written, there is no memory left.
-fn must_be_sound(shared: &Core) -> esker_substrate::Result<()> {
-    if !shared.poison.is_read_only() {
-        return shared.poison.check();
-    }
-    let (used, budget) = (shared.memtables_bytes(), shared.env.budget.total_bytes());
-    if used <= budget {
-        return Ok(());
-    }
-    Err(esker_substrate::Error::Invalid {
-        what: format!(
-            "the log of {} does not fit in the memory budget of {budget} bytes, and nothing may be \
-             written: open it with a larger memory budget, or for writing",
-            shared.device.location()
-        ),
-    })
 }

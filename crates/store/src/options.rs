@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::block::Codec;
@@ -301,6 +302,8 @@ const MEMTABLE_BYTES: (u64, u64) = (1 << 10, 1 << 40);
 pub(crate) struct Settings {
     pub create: bool,
     pub read_only: bool,
+    pub follow: bool,
+    pub refresh_every: Option<Duration>,
     pub memory_budget_bytes: u64,
     pub log_segment_bytes: u64,
     pub durability: Durability,
@@ -315,6 +318,8 @@ impl Default for Settings {
         Self {
             create: true,
             read_only: false,
+            follow: false,
+            refresh_every: None,
             memory_budget_bytes: MEMORY_BUDGET_DEFAULT,
             log_segment_bytes: LOG_SEGMENT_BYTES_DEFAULT,
             durability: Durability::Buffered,

@@ -10,6 +10,7 @@ use esker_substrate::snapshots::At;
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};
+use crate::follow;
 use crate::large::{self, ValueReader};
 use crate::range::{Interval, Range};
 use crate::read::{self, Entry};
@@ -48,7 +49,8 @@ impl Past {
     pub fn time(&self) -> Result<Option<SystemTime>> {
         let _open = self.shared.enter()?;
         let Some(times) = self.shared.times.get() else { return Ok(None) };
-        Ok(times.of(self.pin.version())?.and_then(times::system_time))
+        let time = follow::reading(&self.shared, || times.of(self.pin.version()))?;
+        Ok(time.and_then(times::system_time))
     }
 
     /// The value that `key` had. Costs what [`Keyspace::get`](crate::Keyspace::get) costs.
@@ -137,7 +139,7 @@ impl Past {
 
     fn at(&self) -> Result<At> {
         let _open = self.shared.enter()?;
-        self.pin.at(self.shared.times.get())
+        follow::reading(&self.shared, || self.pin.at(self.shared.times.get()))
     }
 
     fn point(&self) -> ReadPoint {

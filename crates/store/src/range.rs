@@ -20,6 +20,7 @@ use esker_format::ids::Seq;
 use esker_index::{Index, ScanBatch, ScanRequest};
 
 use crate::error::{Error, Result};
+use crate::follow;
 use crate::large;
 use crate::maintenance;
 use crate::read::Entry;
@@ -278,6 +279,26 @@ impl Range {
 
     fn read_batch(&self, rest: &Interval, reverse: bool) -> Result<ScanBatch> {
         let _open = self.shared.enter()?;
+        if self.skip_damaged && self.shared.follower.is_some() {
+            // Space that was used again is not damage: only what stays is passed over.
+            let whole = self.read_entered(rest, reverse, false);
+            if !matches!(whole, Err(Error::Damaged { .. })) {
+                return whole;
+            }
+        }
+        self.read_entered(rest, reverse, self.skip_damaged)
+    }
+
+    fn read_entered(
+        &self,
+        rest: &Interval,
+        reverse: bool,
+        skip_damaged: bool,
+    ) -> Result<ScanBatch> {
+        follow::reading(&self.shared, || self.read_once(rest, reverse, skip_damaged))
+    }
+
+    fn read_once(&self, rest: &Interval, reverse: bool, skip_damaged: bool) -> Result<ScanBatch> {
         let request = ScanRequest {
             at: self.point.at(self.shared.times.get())?,
             lower: as_slice(&rest.lower),
@@ -285,13 +306,15 @@ impl Range {
             reverse,
             entries_max: self.batch_entries,
             bytes_max: BATCH_BYTES_MAX,
-            skip_damaged: self.skip_damaged,
+            skip_damaged,
         };
         let read = |tree: &Index| match self.changed_since {
             None => tree.scan(&request),
             Some((since, every)) => tree.changed_keys(&request, since, every),
         };
-        let (batch, is_due) = self.slot.read(|tree| (read(tree), tree.is_due_for_scans()))?;
+        let (snapshots, seq) = (self.shared.snapshots(), request.at.seq);
+        let (batch, is_due) =
+            self.slot.read_at(snapshots, seq, |tree| (read(tree), tree.is_due_for_scans()))?;
         if is_due {
             maintenance::after_scan(&self.shared, &self.slot);
         }
@@ -356,7 +379,8 @@ impl Range {
     fn fetch_value(&self, key: &[u8], value: Value) -> Result<Option<Vec<u8>>> {
         let _open = self.shared.enter()?;
         let at = self.point.at(self.shared.times.get())?;
-        large::fetch_at(&self.shared, &self.slot, key, value, at)
+        let fetched = large::fetch_at(&self.shared, &self.slot, key, value, at);
+        fetched.map_err(|error| follow::too_old(&self.shared, at.seq, error))
     }
 
     fn finish(&mut self) {

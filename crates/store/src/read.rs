@@ -9,6 +9,7 @@ use esker_format::data::Value;
 use esker_substrate::snapshots::At;
 
 use crate::error::Result;
+use crate::follow;
 use crate::large;
 use crate::limits::validate_key;
 use crate::shared::Core;
@@ -26,6 +27,10 @@ pub(crate) fn get(
 ) -> Result<Option<Vec<u8>>> {
     validate_key(key)?;
     let _open = shared.enter()?;
+    follow::reading(shared, || get_entered(shared, slot, key, at))
+}
+
+fn get_entered(shared: &Core, slot: &Slot, key: &[u8], at: Option<At>) -> Result<Option<Vec<u8>>> {
     let visible = || shared.snapshots().visible();
     match at {
         Some(at) => get_at(shared, slot, key, at),
@@ -42,7 +47,7 @@ pub(crate) fn get(
 }
 
 fn get_at(shared: &Core, slot: &Slot, key: &[u8], at: At) -> Result<Option<Vec<u8>>> {
-    let found = slot.read(|tree| tree.get_at(key, at))??;
+    let found = slot.read_at(shared.snapshots(), at.seq, |tree| tree.get_at(key, at))??;
     found.map_or(Ok(None), |value| large::fetch_at(shared, slot, key, value, at))
 }
 
@@ -52,9 +57,13 @@ pub(crate) fn contains(shared: &Core, slot: &Slot, key: &[u8], at: Option<At>) -
     validate_key(key)?;
     let _open = shared.enter()?;
     let visible = || shared.snapshots().visible();
-    Ok(match at {
-        Some(at) => slot.read(|tree| tree.contains_at(key, at))??,
-        None => slot.read(|tree| tree.contains(key, visible))??,
+    follow::reading(shared, || {
+        Ok(match at {
+            Some(at) => {
+                slot.read_at(shared.snapshots(), at.seq, |tree| tree.contains_at(key, at))??
+            }
+            None => slot.read(|tree| tree.contains(key, visible))??,
+        })
     })
 }
 
@@ -70,7 +79,16 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
     keys.iter().try_for_each(|key| validate_key(key))?;
     let _open = shared.enter()?;
-    let values = slot.read(|tree| tree.multi_get(&keys, at))?;
+    follow::reading(shared, || multi_get_entered(shared, slot, &keys, at))
+}
+
+fn multi_get_entered(
+    shared: &Core,
+    slot: &Slot,
+    keys: &[&[u8]],
+    at: At,
+) -> Result<Vec<Option<Vec<u8>>>> {
+    let values = slot.read_at(shared.snapshots(), at.seq, |tree| tree.multi_get(keys, at))?;
     let fetch = |(key, value): (&&[u8], esker_substrate::Result<Option<Value>>)| {
         value?.map_or(Ok(None), |value| large::fetch_at(shared, slot, key, value, at))
     };

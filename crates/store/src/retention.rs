@@ -28,7 +28,7 @@ fn try_drop(shared: &Core, slot: &Slot) -> Result<()> {
     let tree = slot.tree()?;
     let floor = match is_of_times(slot) {
         true => Some(oldest_of_all(shared)),
-        false => floor(shared, tree, history.retention)?,
+        false => floor(shared, &tree, history.retention)?,
     };
     let Some(floor) = floor else { return Ok(()) };
     let values = |until: Seq| values(shared, slot.id, until);

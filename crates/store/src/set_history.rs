@@ -58,6 +58,6 @@ fn begin(shared: &Core, slot: &Arc<Slot>, asked: History) -> Result<()> {
     let history = HistoryMeta { expires: true, ..asked.meta(Share::default(), from) };
     shared.commit_edits(&[Edit::KeyspaceHistory { id: slot.id, history }])?;
     slot.set_history(history);
-    shared.times.get().into_iter().for_each(|times| times.connect(tree));
+    shared.times.get().into_iter().for_each(|times| times.connect(&tree));
     Ok(())
 }

@@ -41,6 +41,7 @@ use esker_substrate::sync::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::conflict_window::Recent;
 use crate::error::{Error, Result};
+use crate::follower::Follower;
 use crate::limits::Limits;
 use crate::looked::Looked;
 use crate::named::Named;
@@ -82,6 +83,8 @@ pub(crate) struct Core {
     pub limits: Limits,
     pub background: WorkQueue,
     pub options: IndexOptions,
+    /// In a process that follows a writer.
+    pub follower: Option<Follower>,
     pub durability: Durability,
     pub user_bytes_written: AtomicU64,
     pub gate: RwLock<Phase>,
@@ -154,7 +157,8 @@ impl Core {
     pub fn print_planted(&self, printed: &mut fmt::DebugStruct<'_, '_>) {
         if planted::is(Bug::HandlesPrintEntries) {
             let slots = self.slots();
-            let trees: Vec<&Index> = slots.iter().map(|slot| slot.tree_planted()).collect();
+            let trees: Vec<_> = slots.iter().map(|slot| slot.tree_planted()).collect();
+            let trees: Vec<&Index> = trees.iter().map(|tree| &**tree).collect();
             printed.field("trees", &trees);
         }
     }
@@ -228,6 +232,7 @@ impl Core {
     /// the device. The second call answers [`Error::Closed`].
     pub fn close(&self) -> Result<()> {
         self.check_process()?;
+        self.follower.iter().for_each(Follower::stop);
         // A thread that waits for a merge holds the gate.
         self.background.stop();
         self.turns.close();

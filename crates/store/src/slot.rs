@@ -3,14 +3,17 @@
 //! Invariant: a slot is `gone` exactly when its keyspace has been dropped or the store closed.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::history::HistoryMeta;
 use esker_format::ids::{KeyspaceId, Seq};
 use esker_index::{BackgroundJob, Index};
 use esker_substrate::planted::{self, Bug};
-use esker_substrate::sync::Mutex;
+use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use esker_substrate::sync::{Loaded, Mutex, RwLock, RwLockReadGuard, Swap};
 
 use crate::error::{Error, Result};
 use crate::history::kept;
@@ -25,7 +28,7 @@ pub(crate) struct Slot {
     history: Mutex<Option<HistoryMeta>>,
     /// Held while keys are erased.
     pub erasing: Mutex<()>,
-    tree: Index,
+    tree: Home,
     gone: AtomicBool,
     /// Set exactly when `stopped` holds something; read without the lock on every write.
     stalled: AtomicBool,
@@ -34,6 +37,53 @@ pub(crate) struct Slot {
     pub merged_for_room: AtomicU64,
     /// The number of times that a flush or merge has stopped.
     pub stalls: AtomicU64,
+}
+
+/// The keyspace's index: one for the life of the slot, or, in a follower, one after the other.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "reads and writes of the index of a writer take no step more"
+)]
+enum Home {
+    Own(Index),
+    Followed(Swap<Opening>, Arc<Steady>),
+}
+
+/// Held shared by a read of an index, and exclusively while a follower replaces indexes and makes
+/// a number visible: so each read finds what belongs together.
+pub(crate) type Steady = RwLock<()>;
+
+/// An index of a follower as of one record of the manifest. Its memory is given back when the last
+/// reader has dropped it.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub index: Index,
+    /// A reader as of an older number finds all that it needs only if the number is certain to be
+    /// kept: see [`esker_substrate::snapshots::Snapshots::is_certain`].
+    pub reads_from: Seq,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.index.close();
+    }
+}
+
+/// The index of a slot, while this is kept.
+pub(crate) enum Tree<'a> {
+    Own(&'a Index),
+    Followed(Loaded<Opening>),
+}
+
+impl Deref for Tree<'_> {
+    type Target = Index;
+
+    fn deref(&self) -> &Index {
+        match self {
+            Self::Own(index) => index,
+            Self::Followed(opening) => &opening.index,
+        }
+    }
 }
 
 /// The flush or merge that has stopped in a keyspace. A flush that continues does not imply that a
@@ -78,6 +128,31 @@ impl fmt::Debug for Slot {
 
 impl Slot {
     pub fn new(id: KeyspaceId, name: String, tree: Index, history: Option<HistoryMeta>) -> Self {
+        Self::at(id, name, Home::Own(tree), history)
+    }
+
+    /// One of a follower.
+    pub fn followed(
+        id: KeyspaceId,
+        name: String,
+        opening: Opening,
+        (history, steady): (Option<HistoryMeta>, &Arc<Steady>),
+    ) -> Self {
+        let home = Home::Followed(Swap::new(Arc::new(opening)), Arc::clone(steady));
+        Self::at(id, name, home, history)
+    }
+
+    /// In a follower: from now on this index is read. The caller has the slot's [`Steady`].
+    /// Returns the one that was read before, to be dropped without it.
+    pub fn replace(&self, opening: Opening, history: Option<HistoryMeta>) -> Option<Arc<Opening>> {
+        *self.history.lock() = history;
+        match &self.tree {
+            Home::Followed(home, _) => Some(home.swap(Arc::new(opening))),
+            Home::Own(_) => None,
+        }
+    }
+
+    fn at(id: KeyspaceId, name: String, tree: Home, history: Option<HistoryMeta>) -> Self {
         Self {
             id,
             name,
@@ -106,12 +181,39 @@ impl Slot {
     /// Begins a history, or changes it: see [`Index::set_history`].
     pub fn set_history(&self, history: HistoryMeta) {
         *self.history.lock() = Some(history);
-        self.tree.set_history(kept(&history));
+        self.index().set_history(kept(&history));
     }
 
     /// The keyspace's index, while there is one.
-    pub fn tree(&self) -> Result<&Index> {
-        if self.gone.load(Ordering::Acquire) { Err(self.gone()) } else { Ok(&self.tree) }
+    pub fn tree(&self) -> Result<Tree<'_>> {
+        if self.gone.load(Ordering::Acquire) { Err(self.gone()) } else { Ok(self.index()) }
+    }
+
+    /// The same in a store that is not followed.
+    ///
+    /// # Errors
+    /// [`Error::NoKeyspace`]; [`Error::ReadOnly`] in a follower.
+    pub fn own_tree(&self) -> Result<&Index> {
+        match &self.tree {
+            _ if self.gone.load(Ordering::Acquire) => Err(self.gone()),
+            Home::Own(index) => Ok(index),
+            Home::Followed(..) => Err(Error::ReadOnly),
+        }
+    }
+
+    fn index(&self) -> Tree<'_> {
+        match &self.tree {
+            Home::Own(index) => Tree::Own(index),
+            Home::Followed(home, _) => Tree::Followed(home.load()),
+        }
+    }
+
+    /// In a follower, keeps its indexes as they are.
+    fn steady(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        match &self.tree {
+            Home::Own(_) => None,
+            Home::Followed(_, steady) => Some(steady.read()),
+        }
     }
 
     /// Reads from the index. A drop that comes in between has emptied it: then the answer is not
@@ -120,29 +222,55 @@ impl Slot {
     /// # Errors
     /// [`Error::NoKeyspace`].
     pub fn read<T>(&self, read: impl FnOnce(&Index) -> T) -> Result<T> {
-        let found = read(self.tree()?);
+        let _steady = self.steady();
+        let tree = self.tree()?;
+        let found = read(&tree);
+        self.tree().map(|_| found)
+    }
+
+    /// The same as of a registered number.
+    ///
+    /// # Errors
+    /// [`Error::NoKeyspace`]; in a follower [`Error::TooOld`] for a number whose versions may be
+    /// gone.
+    pub fn read_at<T>(
+        &self,
+        snapshots: &Snapshots,
+        seq: Seq,
+        read: impl FnOnce(&Index) -> T,
+    ) -> Result<T> {
+        let _steady = self.steady();
+        let tree = self.tree()?;
+        if let Tree::Followed(opening) = &tree
+            && seq < opening.reads_from
+            && !opening.index.keeps_history()
+            && !snapshots.is_certain(seq)
+        {
+            return Err(Error::TooOld { seq: seq.0, from: opening.reads_from.0 });
+        }
+        let found = read(&tree);
         self.tree().map(|_| found)
     }
 
     /// Releases what was pinned of the index, also when the keyspace has been dropped since.
     pub fn unpin(&self, number: u64) -> esker_substrate::Result<()> {
-        self.tree.unpin(number)
+        self.index().unpin(number)
     }
 
     /// Takes back that a version is read, also when the keyspace has been dropped since.
     pub fn unpin_version(&self, version: Seq) {
-        self.tree.unpin_version(version);
+        self.index().unpin_version(version);
     }
 
     /// The store closes: drops everything in memory.
     pub fn close(&self) {
         self.gone.store(true, Ordering::Release);
-        self.tree.close();
+        self.index().close();
     }
 
     /// The index, for a planted bug that prints it.
-    pub const fn tree_planted(&self) -> &Index {
-        &self.tree
+    pub fn tree_planted(&self) -> Tree<'_> {
+        self.index()
     }
 
     /// From now on, or not any more after all, the keyspace is dropped.

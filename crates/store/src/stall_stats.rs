@@ -70,6 +70,11 @@ impl Waits {
         Self { runtime, counters: Default::default() }
     }
 
+    /// The clock.
+    pub fn now(&self) -> Duration {
+        self.runtime.now()
+    }
+
     fn counter(&self, why: Why) -> &Counter {
         let [memory, merge, turn] = &self.counters;
         match why {

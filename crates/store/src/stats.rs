@@ -12,7 +12,7 @@ use esker_device::Purpose;
 use esker_device::count::PurposeCounts;
 use esker_format::meta::{IndexMeta, LevelMeta, LsmLevel, PastIndex, Shape};
 use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
-use esker_index::{Forecast, Index};
+use esker_index::Forecast;
 use esker_substrate::budget::Part;
 use esker_substrate::snapshots::At;
 
@@ -435,7 +435,7 @@ fn pins(shared: &Core, slots: &[Arc<Slot>], keyspaces: &[KeyspaceStats]) -> PinS
     let snapshots = shared.snapshots();
     let oldest = snapshots.oldest_at();
     let age = |at: At| Duration::from_millis(snapshots.now().0.saturating_sub(at.now.0));
-    let is_pinned = |slot: &Arc<Slot>| slot.tree().is_ok_and(Index::is_pinned);
+    let is_pinned = |slot: &Arc<Slot>| slot.tree().is_ok_and(|tree| tree.is_pinned());
     PinStats {
         oldest_snapshot_age: oldest.map(age),
         writes_since_oldest: oldest.map_or(0, |at| snapshots.visible().0.saturating_sub(at.seq.0)),
@@ -497,8 +497,15 @@ fn io(shared: &Core) -> Vec<IoStats> {
 
 fn space(shared: &Core) -> SpaceStats {
     let map = shared.env.blocks.space();
-    let data_file_bytes = map.end().saturating_mul(UNIT_BYTES);
-    let free_bytes = map.free_units().saturating_mul(UNIT_BYTES);
+    let mut data_file_bytes = map.end().saturating_mul(UNIT_BYTES);
+    let mut free_bytes = map.free_units().saturating_mul(UNIT_BYTES);
+    drop(map);
+    if shared.follower.is_some() {
+        let (bytes, used) = (shared.env.blocks.file_bytes(), shared.manifest.state());
+        let used = used.keyspaces.values().flat_map(|keyspace| keyspace.extents());
+        let used = used.fold(0, |sum: u64, extent| sum.saturating_add(extent.bytes()));
+        (data_file_bytes, free_bytes) = (bytes, bytes.saturating_sub(used));
+    }
     SpaceStats {
         data_file_bytes,
         allocated_bytes: data_file_bytes.saturating_sub(free_bytes),

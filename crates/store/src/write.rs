@@ -261,7 +261,7 @@ fn apply<'a, C: Condition>(
 
 fn groups<'a>(writes: &'a [Write<'a>]) -> Result<Vec<Group<'a>>> {
     let group = |writes: &'a [Write<'a>]| {
-        let tree = writes.first().map(|write| write.slot.tree()).transpose()?;
+        let tree = writes.first().map(|write| write.slot.own_tree()).transpose()?;
         Ok(tree.map(|tree| Group { tree, writes }))
     };
     writes

@@ -157,6 +157,11 @@ impl BlockStore {
         self.store
     }
 
+    /// The present length of the file in bytes; 0 where it cannot be had.
+    pub fn file_bytes(&self) -> u64 {
+        self.file.len().unwrap_or_default()
+    }
+
     /// The cache.
     pub const fn cache(&self) -> &BlockCache {
         &self.cache

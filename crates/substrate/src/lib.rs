@@ -14,6 +14,7 @@ pub mod cache;
 pub mod clock;
 pub mod error;
 pub mod fault;
+pub mod followers;
 pub mod generations;
 pub mod log;
 pub mod manifest;

@@ -44,6 +44,12 @@ pub enum Bug {
     QuarantineIgnored,
     /// The blocks that a merge keeps of the old bottom are freed with the rest of it.
     KeptFreed,
+    /// A follower takes a segment of the log that was closed meanwhile for one that it has read.
+    FollowerSkipsSegment,
+    /// Merges drop versions that only followers read.
+    FollowerPinIgnored,
+    /// A follower takes numbers for kept that it has not compared with what the writer has asked.
+    AskedNotCompared,
     /// A merge takes values for expired that a snapshot of an earlier moment still sees.
     ExpiredForSnapshots,
     /// A merge leaves expired values out, and with them what hides older ones of their keys.

@@ -9,18 +9,24 @@
 //! Invariant: `live()` is read under the lock that registers, so a merge that has read it misses
 //! only snapshots taken later, whose numbers are at least the visible number it read.
 //!
+//! Followers, which read the store in other processes, count as snapshots of a writer. In a
+//! follower itself, the visible number and those of live snapshots are kept in its cell. Invariant:
+//! in a follower, a number in `certain` is kept by the writer's merges until it is taken out of the
+//! cell.
+//!
 //! In a child process after `fork` the registry is its parent's, and perhaps locked for ever: a
 //! guard does nothing there.
 
-use crate::sync::atomic::{AtomicU64, Ordering};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use crate::sync::Mutex;
 use esker_device::process::Process;
 use esker_format::ids::{Moment, Seq};
 
 use crate::clock::Clock;
+use crate::followers::{Cell, Followers};
 use crate::planted::{self, Bug};
 
 /// The registry.
@@ -29,6 +35,21 @@ pub struct Snapshots {
     visible: AtomicU64,
     live: Mutex<BTreeMap<(Seq, Moment), usize>>,
     clock: Clock,
+    /// In a writer: its followers, and whether any had a number when they were last looked at.
+    followers: OnceLock<Arc<Followers>>,
+    is_followed: AtomicBool,
+    /// In a follower.
+    following: OnceLock<Following>,
+}
+
+/// What a follower has told its writer.
+#[derive(Debug)]
+struct Following {
+    cell: Cell,
+    /// Numbers that are certain to be kept.
+    certain: Mutex<BTreeSet<Seq>>,
+    /// The moment since which the visible number is.
+    since: AtomicU64,
 }
 
 /// The sequence number and moment of a read.
@@ -80,6 +101,50 @@ impl Snapshots {
         self.visible.fetch_max(seq.0, Ordering::Release);
     }
 
+    /// From now on the numbers of followers count.
+    pub fn count_followers(&self, followers: &Arc<Followers>) {
+        let _once = self.followers.set(Arc::clone(followers));
+    }
+
+    /// From now on the writer is told what is read here.
+    pub fn tell_writer(&self, cell: Cell) {
+        let (certain, since) = (Mutex::default(), self.now().0.into());
+        let _once = self.following.set(Following { cell, certain, since });
+    }
+
+    /// In a follower: the last number that the writer has passed on, as far as that is known.
+    pub fn passed(&self) -> Option<Seq> {
+        self.following.get().map(|following| following.cell.passed())
+    }
+
+    /// In a follower, before `seq` becomes visible: has the writer keep it, together with the
+    /// numbers that are read here. Whether that is certain: else a newer number may be had.
+    pub fn keep_next(&self, seq: Seq) -> bool {
+        let Some(following) = self.following.get() else { return false };
+        let live = self.live.lock();
+        let visible = self.visible();
+        let wanted = live.keys().map(|(number, _)| *number).chain([visible, seq]).collect();
+        following.keep(&live, &wanted);
+        following.is_certain(seq)
+    }
+
+    /// Whether all versions that a reader as of `seq` needs are kept, in every later state of the
+    /// store. Always so without a writer in another process.
+    pub fn is_certain(&self, seq: Seq) -> bool {
+        let following = self.following.get();
+        following.is_some_and(|following| following.certain.lock().contains(&seq))
+    }
+
+    /// In a follower: takes numbers out of its cell that nobody reads any more. `since` is a moment
+    /// from before the visible number became so.
+    pub fn forget_older(&self, since: Moment) {
+        let Some(following) = self.following.get() else { return };
+        let live = self.live.lock();
+        following.since.store(since.0, Ordering::Relaxed);
+        let wanted = live.keys().map(|(number, _)| *number).chain([self.visible()]).collect();
+        following.keep(&live, &wanted);
+    }
+
     /// Registers the visible number.
     pub fn register(self: &Arc<Self>) -> SnapshotGuard {
         let mut live = self.live.lock();
@@ -92,27 +157,68 @@ impl Snapshots {
     /// the visible number.
     pub fn live(&self) -> Points {
         let live = self.live.lock();
-        let mut numbers = vec![self.visible()];
+        let visible = self.visible();
+        let mut numbers = vec![visible];
         numbers.extend(live.keys().rev().map(|(seq, _)| *seq));
+        let mut earliest = live.keys().next().map(|(_, moment)| *moment);
+        if let Some(followers) = self.followers.get() {
+            let kept = followers.kept(visible);
+            self.is_followed.store(!kept.numbers.is_empty(), Ordering::Relaxed);
+            if !kept.numbers.is_empty() {
+                numbers.extend(kept.numbers.iter().filter(|number| **number < visible));
+                numbers.sort_unstable_by(|a, b| b.cmp(a));
+                earliest = earliest.into_iter().chain(kept.earliest).min();
+            }
+        }
         numbers.dedup();
-        let earliest = live.keys().next().map(|(_, moment)| *moment);
         let earliest = earliest.filter(|_| !planted::is(Bug::ExpiredForSnapshots));
         Points { numbers, horizon: earliest.unwrap_or_else(|| self.now()) }
     }
 
-    /// The oldest live snapshot.
+    /// The oldest live snapshot, those of followers included.
     pub fn oldest(&self) -> Option<Seq> {
-        self.oldest_at().map(|at| at.seq)
+        let own = self.oldest_at().map(|at| at.seq);
+        let followers = self.followers.get().map(|followers| followers.kept(self.visible()));
+        let theirs = followers.and_then(|kept| kept.numbers.first().copied());
+        own.into_iter().chain(theirs).min()
     }
 
-    /// The point of the oldest live snapshot.
+    /// The point of the oldest live snapshot of this process.
     pub fn oldest_at(&self) -> Option<At> {
         self.live.lock().keys().next().map(|(seq, now)| At { seq: *seq, now: *now })
     }
 
-    /// The number of registered snapshots.
+    /// The number of registered snapshots of this process.
     pub fn count(&self) -> usize {
         self.live.lock().values().sum()
+    }
+
+    /// Whether nobody reads as of an older number than the visible one, as far as is known: of
+    /// followers that have come since a merge has last asked, nothing is.
+    pub fn is_unused(&self) -> bool {
+        self.count() == 0 && !self.is_followed.load(Ordering::Relaxed)
+    }
+}
+
+impl Following {
+    /// Keeps the numbers that are wanted, and notes which of them are certain.
+    fn keep(&self, live: &BTreeMap<(Seq, Moment), usize>, wanted: &BTreeSet<Seq>) {
+        let since = Moment(self.since.load(Ordering::Relaxed));
+        let earliest = live.keys().next().map_or(since, |(_, moment)| since.min(*moment));
+        let mut certain = self.certain.lock();
+        let left = self.cell.keep(wanted, earliest);
+        let asked = self.cell.asked();
+        let is_new = |number: &Seq| *number >= asked || planted::is(Bug::AskedNotCompared);
+        let is_kept = |number: &Seq| !left.contains(number);
+        *certain = wanted
+            .iter()
+            .filter(|number| is_kept(number) && (certain.contains(number) || is_new(number)))
+            .copied()
+            .collect();
+    }
+
+    fn is_certain(&self, seq: Seq) -> bool {
+        self.certain.lock().contains(&seq)
     }
 }
 

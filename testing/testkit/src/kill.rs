@@ -10,11 +10,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Write as _};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use esker::{Db, Durability, IndexKind, KeyspaceOptions};
+use esker::{Db, Durability, IndexKind, KeyspaceOptions, Snapshot};
 
 use crate::random::Random;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
@@ -43,9 +44,15 @@ fn value(batch: u64, slot: u64) -> Vec<u8> {
 }
 
 /// The contents of both keyspaces after batch `last`.
-fn expected(last: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let mut state = BTreeMap::new();
-    for batch in 1..=last {
+fn expected(last: u64) -> Contents {
+    let mut state = Contents::new();
+    go_on(&mut state, 1..=last);
+    state
+}
+
+/// Applies batches to the contents.
+fn go_on(state: &mut Contents, batches: RangeInclusive<u64>) {
+    for batch in batches {
         for (at, slot) in slots_of(batch).enumerate() {
             if at as u64 == batch % SLOTS_OF_BATCH {
                 state.remove(&key(slot));
@@ -55,7 +62,105 @@ fn expected(last: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
         }
         state.insert(b"last".to_vec(), batch.to_be_bytes().to_vec());
     }
-    state
+}
+
+/// The entries of a keyspace.
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A follower of the store that the child writes, in this process.
+#[derive(Debug)]
+pub struct Watcher {
+    db: Db,
+    random: Random,
+    /// The last batch that was seen, and what it leaves.
+    last: u64,
+    state: Contents,
+    /// Snapshots, each with what it must show.
+    held: Vec<(Snapshot, Contents)>,
+    /// Looks that found something new.
+    pub news: u64,
+    /// Snapshots that were compared with what they showed when they were taken.
+    pub compared: u64,
+}
+
+impl Watcher {
+    /// Follows the store at `path`, which must exist.
+    ///
+    /// # Errors
+    /// The store cannot be opened.
+    pub fn new(path: &Path, seed: u64) -> Verdict<Self> {
+        let db = Db::builder(path).follow(true).memory_budget(2 << 20).open().map_err(reads)?;
+        let (state, held) = (Contents::new(), Vec::new());
+        Ok(Self { db, random: Random::new(seed), last: 0, state, held, news: 0, compared: 0 })
+    }
+
+    /// Looks at the store until `wait` has passed.
+    ///
+    /// # Errors
+    /// A broken promise.
+    pub fn look_for(&mut self, wait: Duration) -> Verdict {
+        let begun = Instant::now();
+        while begun.elapsed() < wait {
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Verdict {
+        self.db.refresh().map_err(reads)?;
+        let snapshot = self.db.snapshot().map_err(reads)?;
+        let Some(left) = self.db.open_keyspace(NAMES[0]).map_err(reads)? else { return Ok(()) };
+        let Some(right) = self.db.open_keyspace(NAMES[1]).map_err(reads)? else { return Ok(()) };
+        let mut last = 0;
+        for keyspace in [&left, &right] {
+            let found = snapshot.get(keyspace, "last").map_err(reads)?;
+            let found = found.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+            ensure(last == 0 || last == found, Oracle::CommitsAreWhole, || {
+                format!("the follower sees batch {last} in one keyspace and {found} in another")
+            })?;
+            last = found;
+        }
+        ensure(last >= self.last, Oracle::AcknowledgedIsThere, || {
+            format!("the follower has seen batch {} and goes back to {last}", self.last)
+        })?;
+        self.news += u64::from(last > self.last);
+        go_on(&mut self.state, self.last + 1..=last);
+        self.last = last;
+        match self.random.below(6) {
+            0 => self.compare(&snapshot, &self.state)?,
+            1 if self.held.len() < 8 => self.held.push((snapshot, self.state.clone())),
+            2 if !self.held.is_empty() => {
+                let place = self.random.below(self.held.len() as u64) as usize;
+                let (snapshot, state) = self.held.swap_remove(place);
+                self.compare(&snapshot, &state)?;
+                self.compared += 1;
+            }
+            _ => {
+                let key = key(self.random.below(SLOTS));
+                let found = snapshot.get(&left, &key).map_err(reads)?;
+                ensure(found.as_ref() == self.state.get(&key), Oracle::ContentMatches, || {
+                    format!("the follower has another value of {key:?} after batch {last}")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, snapshot: &Snapshot, state: &Contents) -> Verdict {
+        for name in NAMES {
+            let Some(keyspace) = self.db.open_keyspace(name).map_err(reads)? else { continue };
+            let entries: esker::Result<Contents> =
+                snapshot.iter(&keyspace).map_err(reads)?.collect();
+            ensure(entries.map_err(reads)? == *state, Oracle::ContentMatches, || {
+                format!("the follower's snapshot at {} of {name} differs", snapshot.seq())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn reads(error: esker::Error) -> Violation {
+    Violation::new(Oracle::ContentMatches, format!("the follower fails: {error}"))
 }
 
 /// The child: opens the store, finds where it was, and writes on until it is killed. Each line
@@ -103,6 +208,21 @@ pub fn cycle(
     spawn: &mut dyn FnMut() -> std::io::Result<Child>,
     wait: Duration,
 ) -> Verdict<u64> {
+    cycle_with(path, spawn, &mut || {
+        std::thread::sleep(wait);
+        Ok(())
+    })
+}
+
+/// The same with something that is done while the child writes, in the place of a wait.
+///
+/// # Errors
+/// A broken promise, also one that is found meanwhile.
+pub fn cycle_with(
+    path: &Path,
+    spawn: &mut dyn FnMut() -> std::io::Result<Child>,
+    meanwhile: &mut dyn FnMut() -> Verdict,
+) -> Verdict<u64> {
     let harness = |error: std::io::Error| Violation::new(Oracle::Harness, error.to_string());
     let mut child = spawn().map_err(harness)?;
     let Some(pipe) = child.stdout.take() else {
@@ -111,10 +231,13 @@ pub fn cycle(
     let mut lines = std::io::BufReader::new(pipe).lines().map_while(Result::ok);
     let acknowledged = |line: String| line.strip_prefix("ACK ")?.parse::<u64>().ok();
     let first = lines.by_ref().find_map(acknowledged);
-    std::thread::sleep(wait);
+    // The child must not wait for its pipe.
+    let reader = std::thread::spawn(move || lines.filter_map(acknowledged).last());
+    let found = meanwhile();
     child.kill().map_err(harness)?;
     child.wait().map_err(harness)?;
-    let last = lines.filter_map(acknowledged).last().or(first);
+    let last = reader.join().ok().flatten().or(first);
+    found?;
     let last = last.ok_or_else(|| Violation::new(Oracle::WorksOn, "no batch was acknowledged"))?;
     examine(path, last)?;
     Ok(last)

@@ -46,6 +46,13 @@ pub(super) fn run(args: &Check) -> Result<(), Failure> {
                 HumanCount(report.log_operations),
                 HumanBytes(report.log_bytes)
             ))?;
+            if let Some(number) = report.followed_at {
+                output.line(&format!(
+                    "as of operation {}: another process writes the store, and its free space was \
+                     not checked",
+                    HumanCount(number)
+                ))?;
+            }
         }
     }
     output.flush()?;
@@ -85,6 +92,7 @@ fn as_json(report: &CheckReport, findings: &[Finding]) -> serde_json::Value {
         "bytes": report.bytes,
         "log_operations": report.log_operations,
         "log_bytes": report.log_bytes,
+        "followed_at": report.followed_at,
         "problems": problems.collect::<Vec<_>>(),
     })
 }

@@ -387,6 +387,9 @@ impl FdTreeIndex<'_> {
         moving.set_frozen(recovered.filter(|leaves| !leaves.is_empty()));
         let shown = moving.clone();
         self.publish(|view| view.with_moving(shown));
+        if self.poison().is_read_only() {
+            return Ok(());
+        }
         let levels = usize::from(progress.levels);
         let stage = self.stage(&moving, levels, progress.scope, Some(progress))?;
         let merged = durable.main.levels.get(..levels).unwrap_or_default();

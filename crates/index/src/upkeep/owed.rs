@@ -62,7 +62,7 @@ impl Index {
     /// and what it adds to the manifest's next file. Where snapshots are live, or history is kept,
     /// the ranges that it meets may stay, and it fills the gaps between them.
     pub fn removal_bytes(&self, keys: KeyRange<'_>) -> u64 {
-        let replaces = self.env.snapshots.count() == 0 && !self.keeps_history();
+        let replaces = self.env.snapshots.is_unused() && !self.keeps_history();
         let met = if replaces { 0 } else { self.views.load().removed.met_bytes(keys) };
         let added = 2 * range_tombstones::bytes_of(keys) + met;
         entry_bytes(keys.begin, Data::Delete) + added.saturating_mul(KEPT_TIMES)

@@ -61,7 +61,7 @@ impl<'a> Captured<'a> {
         let mut slots: Vec<_> = registry.values().cloned().collect();
         slots.sort_by_key(|slot| slot.id);
         // No merge gives anything up.
-        let paused = slots.iter().filter_map(|slot| Some((slot, slot.tree().ok()?.pause())));
+        let paused = slots.iter().filter_map(|slot| Some((slot, slot.own_tree().ok()?.pause())));
         let paused: Vec<_> = paused.collect();
         // Nothing is written.
         let order = shared.write.lock();

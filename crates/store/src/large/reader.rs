@@ -11,6 +11,7 @@ use esker_substrate::values::{ReadAhead, Sequel};
 
 use super::{decode, read_piece};
 use crate::error::{Error, Result};
+use crate::follow;
 use crate::read_point::ReadPoint;
 use crate::shared::Shared;
 use crate::slot::Slot;
@@ -26,7 +27,7 @@ pub struct ValueReader {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
     /// Keeps the value where it is.
-    _point: ReadPoint,
+    point: ReadPoint,
     place: Place,
     len: u64,
     position: u64,
@@ -62,7 +63,7 @@ impl ValueReader {
         let content = match value {
             Value::Inline(value) => {
                 let (len, place) = (value.len() as u64, Place::Here(value));
-                return Ok(Self { shared, slot, _point: point, place, len, position: 0 });
+                return Ok(Self { shared, slot, point, place, len, position: 0 });
             }
             Value::Blob(content) => content,
             // The caller has merged an operand on it before it asks for a reader.
@@ -70,7 +71,7 @@ impl ValueReader {
         };
         let value = decode(&content)?;
         let (len, place) = (value.bytes, Place::blob(value));
-        Ok(Self { shared, slot, _point: point, place, len, position: 0 })
+        Ok(Self { shared, slot, point, place, len, position: 0 })
     }
 
     /// Length of the value, in bytes.
@@ -108,9 +109,9 @@ impl ValueReader {
                         *ahead = ReadAhead::default();
                     }
                     *number = None;
-                    let read =
-                        read_piece(&self.shared, &self.slot, value, (wanted, sequel), piece)?;
-                    *data_bytes = read.len();
+                    let read = read_piece(&self.shared, &self.slot, value, (wanted, sequel), piece);
+                    let too_old = |error| follow::too_old(&self.shared, self.point.seq(), error);
+                    *data_bytes = read.map_err(too_old)?.len();
                     *number = Some(wanted);
                 }
                 let from = (position % PIECE_DATA_BYTES) as usize;

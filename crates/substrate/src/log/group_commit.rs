@@ -178,6 +178,9 @@ impl Log {
         let result = MutexGuard::unlocked(queue, || self.flush_unlocked(&flush));
         self.poison.on_error(result)?;
         queue.written = queue.written.max(target);
+        if let Some(followers) = self.followers.get() {
+            followers.passed_on(queue.written);
+        }
         if sync {
             queue.durable = queue.durable.max(target);
         }

@@ -46,6 +46,7 @@ impl SegmentPart {
             end: self.end,
             highest: BTreeMap::new(),
             replayed: false,
+            last_record: None,
             last_pin: KeyspaceId(0),
         };
         let last_seq = self.reference.end_seq.unwrap_or(last_seq);

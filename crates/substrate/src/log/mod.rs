@@ -3,8 +3,8 @@
 //! Reading order: `segment` (files), `beneath` (what records refer to), `replay` (where the log
 //! ends and what is in it), `group_commit` (pending batches, writing, syncing), `switch` (taking
 //! the next segment into use), `ahead` (what is done before that), `retire` (giving old ones up),
-//! `hold` and `passing` (keeping them for a copy, and checking that), then this module: opening,
-//! replaying, appending.
+//! `hold` and `passing` (keeping them for a copy, and checking that), `follow` (reading on behind a
+//! writer), then this module: opening, replaying, appending.
 //!
 //! Batches go to the newest segment, one frame each. When one does not fit, the segment is synced,
 //! a spare or new file becomes the next segment, and the manifest records both facts. Segments that
@@ -23,6 +23,7 @@
 
 mod ahead;
 mod beneath;
+mod follow;
 mod group_commit;
 mod hold;
 mod passing;
@@ -32,7 +33,7 @@ mod segment;
 mod switch;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -45,6 +46,7 @@ use esker_format::ptr::UNIT_BYTES;
 use crate::blocks::Claim;
 use crate::error::{Error, Result};
 use crate::fault::FaultPoints;
+use crate::followers::Followers;
 use crate::manifest::Manifest;
 use crate::planted::{self, Bug};
 use crate::poison::Poison;
@@ -52,6 +54,7 @@ use group_commit::{PENDING_BYTES_MAX, Queue, TailRepair};
 use segment::{Segment, Spares, open_live};
 
 pub use beneath::{Beneath, Nothing};
+pub use follow::Followed;
 pub use hold::SegmentPart;
 pub use passing::PartCheck;
 pub use retire::{Retired, Verified};
@@ -111,6 +114,8 @@ pub struct Log {
     poison: Arc<Poison>,
     faults: Arc<FaultPoints>,
     spares_max: usize,
+    /// The followers of the store, where there can be any.
+    followers: OnceLock<Arc<Followers>>,
     /// Held while appending; locked before everything else.
     appending: Mutex<()>,
     /// Locked before `closed` and `spares` where several are needed.
@@ -185,22 +190,49 @@ impl Log {
         let segment_bytes =
             options.segment_bytes.clamp(16 << 10, 1 << 30).next_multiple_of(UNIT_BYTES);
         let spares = Spares { files: Vec::new(), strays, numbers, segment_bytes };
+        let log = Self::following(device, manifest, beneath, poison, faults);
         Ok(Self {
+            spares_max: options.spares_max,
+            queue: Mutex::new(queue),
+            closed: Mutex::new(closed),
+            spares: Mutex::new(spares),
+            ..log
+        })
+    }
+
+    /// The log of a store that another process writes, of which nothing has been read yet: see
+    /// [`Log::follow`]. No I/O.
+    #[must_use]
+    pub fn following(
+        device: &Arc<dyn Device>,
+        manifest: &Arc<Manifest>,
+        beneath: Arc<dyn Beneath>,
+        poison: &Arc<Poison>,
+        faults: &Arc<FaultPoints>,
+    ) -> Self {
+        Self {
             device: Arc::clone(device),
             manifest: Arc::clone(manifest),
             beneath,
             poison: Arc::clone(poison),
             faults: Arc::clone(faults),
-            spares_max: options.spares_max,
+            spares_max: 0,
+            followers: OnceLock::new(),
             appending: Mutex::new(()),
-            queue: Mutex::new(queue),
+            queue: Mutex::default(),
             changed: Condvar::new(),
             ahead_is_due: AtomicBool::new(false),
             syncs_are_many: AtomicBool::new(true),
-            closed: Mutex::new(closed),
+            closed: Mutex::default(),
             held: Mutex::default(),
-            spares: Mutex::new(spares),
-        })
+            spares: Mutex::default(),
+        }
+    }
+
+    /// From now on followers are told how far the log has been passed on.
+    pub fn tell(&self, followers: &Arc<Followers>) {
+        followers.passed_on(self.queue.lock().written);
+        let _once = self.followers.set(Arc::clone(followers));
     }
 
     /// Passes every operation in the log on, in order, those that are flushed long since too. To

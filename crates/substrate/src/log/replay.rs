@@ -93,6 +93,11 @@ impl<'a> Records<'a> {
         }
     }
 
+    /// The next record is the one at `at`, which begins with number `next_seq`.
+    pub const fn begin_at(&mut self, at: u64, next_seq: Seq) {
+        (self.at, self.next_seq) = (at, next_seq);
+    }
+
     /// The offset at which the next record begins, or would begin.
     pub const fn offset(&self) -> u64 {
         self.at

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use esker_device::{Caching, Device, DeviceFile, Open, Purpose};
-use esker_format::frame::{FrameKind, Seal};
+use esker_format::frame::{FrameHeader, FrameKind, Seal};
 use esker_format::ids::{KeyspaceId, SegmentId, Seq, StoreId};
 use esker_format::log_record::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use esker_format::manifest_edit::SegmentRef;
@@ -66,6 +66,8 @@ pub(super) struct Segment {
     pub highest: BTreeMap<KeyspaceId, Seq>,
     /// Whether `highest` covers all records.
     pub replayed: bool,
+    /// The record that a follower has read last here, and its offset.
+    pub last_record: Option<(u64, FrameHeader)>,
     /// The keyspace that needed the segment at the last check, which is checked first. Numbers of
     /// flushes only grow, so that all checks together cost one walk, and not one each.
     pub last_pin: KeyspaceId,
@@ -118,6 +120,7 @@ pub(super) fn open_live(
         end: reference.bytes,
         highest: BTreeMap::new(),
         replayed: false,
+        last_record: None,
         last_pin: KeyspaceId(0),
     })
 }

@@ -105,6 +105,7 @@ impl Log {
             end: RECORDS_OFFSET,
             highest: BTreeMap::new(),
             replayed: true,
+            last_record: None,
             last_pin: KeyspaceId(0),
         })
     }

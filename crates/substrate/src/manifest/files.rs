@@ -10,6 +10,7 @@ use esker_format::ids::Epoch;
 use esker_format::manifest_edit::MANIFEST_GRAIN_BYTES;
 
 use crate::error::{Error, Result};
+use crate::followers::FOLLOWERS_FILE;
 use crate::log::segment_number;
 use crate::planted::{self, Bug};
 
@@ -57,7 +58,7 @@ pub fn probe(device: &dyn Device) -> Result<Presence> {
         return Ok(Presence::Store);
     }
     let ours = |name: &str| {
-        [SUPERBLOCK_NEW, DATA, LOCK].contains(&name)
+        [SUPERBLOCK_NEW, DATA, LOCK, FOLLOWERS_FILE].contains(&name)
             || manifest_epoch(name).is_some()
             || segment_number(name).is_some()
     };
@@ -85,7 +86,8 @@ pub fn probe(device: &dyn Device) -> Result<Presence> {
             return Err(missing_superblock(&format!("what {name} holds")));
         }
     }
-    let leftovers: Vec<_> = names.into_iter().filter(|name| name != LOCK).collect();
+    let is_kept = |name: &String| name == LOCK || name == FOLLOWERS_FILE;
+    let leftovers: Vec<_> = names.into_iter().filter(|name| !is_kept(name)).collect();
     Ok(if leftovers.is_empty() { Presence::Empty } else { Presence::Unfinished(leftovers) })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`files`] (names, and what a folder holds), [`state`] (the manifest's contents,
 //! as a pure function of edits), `superblocks` (which epoch is current), `records` (how its file is
-//! read), `epoch` (beginning a new one), then this module: creating, opening, committing.
+//! read), `epoch` (beginning a new one), `follow` (reading on behind a writer), then this module.
 //!
 //! Two things are on the device: a file of superblocks, and the manifest file of the epoch that the
 //! newest superblock names, with every record in two distant places. A commit writes both copies
@@ -25,6 +25,7 @@
 
 mod epoch;
 pub mod files;
+mod follow;
 mod records;
 pub mod state;
 mod superblocks;
@@ -314,12 +315,6 @@ impl Manifest {
     #[must_use]
     pub const fn store(&self) -> StoreId {
         self.store
-    }
-
-    /// The current epoch.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.writer.lock().superblock.epoch
     }
 
     /// The manifest's state, as of the last commit.

@@ -32,7 +32,7 @@ pub(super) struct Regions<'a> {
 }
 
 /// The contents of a manifest file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Contents {
     pub state: ManifestState,
     /// Number of the last record, 0 when there is none.
@@ -43,6 +43,8 @@ pub(super) struct Contents {
     pub tail: u64,
     /// Copies that are bad.
     pub problems: Vec<Problem>,
+    /// How many of them are of records before the last one.
+    pub settled: usize,
 }
 
 /// A good copy of a record.
@@ -81,28 +83,9 @@ impl Regions<'_> {
     ///
     /// Cost: two to four reads a record, and both regions behind the last one.
     pub fn read(&self, is_committed: bool) -> Result<Contents> {
-        self.check_length()?;
-        let mut contents = Contents {
-            state: ManifestState::default(),
-            last_number: 0,
-            last: (0, Vec::new()),
-            tail: 0,
-            problems: Vec::new(),
-        };
-        // A bad copy of the latest record: a problem once a later record shows that its commit
-        // was complete.
-        let mut latest = None;
-        while let Some((record, bad_copy)) = self.read_twins(&contents)? {
-            contents.problems.extend(latest.take());
-            latest = bad_copy;
-            self.apply(&mut contents.state, &record, contents.tail)?;
-            contents.last_number = record.header.number;
-            let at = contents.tail;
-            contents.tail += record.frame.len() as u64;
-            contents.last = (at, record.frame);
-        }
-        if is_committed {
-            contents.problems.extend(latest);
+        let mut contents = self.read_whole()?;
+        if !is_committed {
+            contents.problems.truncate(contents.settled);
         }
         let later = contents.last_number.saturating_add(2);
         if let Some(offset) = self.find_header(contents.tail, later)? {
@@ -112,6 +95,39 @@ impl Regions<'_> {
             ));
         }
         Ok(contents)
+    }
+
+    /// Reads all records up to the first that is not valid, and does not look behind it: what is
+    /// there may be written at this moment.
+    ///
+    /// Cost: two to four reads a record.
+    pub fn read_whole(&self) -> Result<Contents> {
+        self.check_length()?;
+        let mut contents = Contents::default();
+        self.read_on(&mut contents)?;
+        Ok(contents)
+    }
+
+    /// Reads the records behind `contents` up to the first that is not valid. Nothing is changed
+    /// where there is none.
+    ///
+    /// Cost: two to four reads a record.
+    pub fn read_on(&self, contents: &mut Contents) -> Result<()> {
+        // A bad copy of the latest record: a problem once a later record shows that its commit
+        // was complete.
+        let mut latest = None;
+        while let Some((record, bad_copy)) = self.read_twins(contents.tail, contents.last_number)? {
+            contents.problems.extend(latest.take());
+            latest = bad_copy;
+            self.apply(&mut contents.state, &record, contents.tail)?;
+            contents.last_number = record.header.number;
+            let at = contents.tail;
+            contents.tail += record.frame.len() as u64;
+            contents.last = (at, record.frame);
+        }
+        contents.settled = contents.problems.len();
+        contents.problems.extend(latest);
+        Ok(())
     }
 
     /// The offset in the file of any valid header numbered `number_min` or higher, at offset
@@ -145,10 +161,17 @@ impl Regions<'_> {
         Ok(())
     }
 
-    /// The record behind `contents`, and the problem of one of its copies; `None` when neither copy
-    /// is good.
-    fn read_twins(&self, contents: &Contents) -> Result<Option<(Record, Option<Problem>)>> {
-        let (at, number) = (contents.tail, contents.last_number.saturating_add(1));
+    /// Whether there is a record at `at`, behind record `last_number`.
+    ///
+    /// Cost: two to four reads.
+    pub fn has_record(&self, at: u64, last_number: u64) -> Result<bool> {
+        Ok(self.read_twins(at, last_number)?.is_some())
+    }
+
+    /// The record at `at`, behind record `last_number`, and the problem of one of its copies;
+    /// `None` when neither copy is good.
+    fn read_twins(&self, at: u64, last_number: u64) -> Result<Option<(Record, Option<Problem>)>> {
+        let number = last_number.saturating_add(1);
         let first = self.read_copy(0, at, number);
         let second = self.read_copy(self.region_bytes, at, number);
         match (first, second) {

@@ -1,0 +1,161 @@
+//! Reading a store that another process writes: a follower.
+//!
+//! Reading order: this module (what a follower is, and catching up), `news` (what is new on the
+//! device, as indexes), `reading` (reads that meet space which was used again), `thread` (catching
+//! up from time to time).
+//!
+//! A follower has no lock and writes no file but its cell of the words that it shares with the
+//! writer. It reads the manifest and then the log, as a recovery does, up to where the writer has
+//! passed them on to the operating system. Then it has what a recovery at that moment would have.
+//!
+//! Thread safety: everything may be called from any thread; one thread at a time catches up.
+//! Invariant (one moment): indexes are replaced, and a number becomes visible, under the exclusive
+//! lock of [`Steady`](crate::slot::Steady); each read of an index has it shared. So no read
+//! combines an older index with a newer number, or the reverse.
+//! Invariant (manifest before log): the log is read after the state of the manifest that goes with
+//! it, and must reach what the state says is durable.
+//! Invariant (each block is checked): every block and piece of a value is known by checksum and
+//! generation. What the writer has used again is noticed; a record that freed it is in the manifest
+//! then, and the read is repeated after catching up. If the manifest has not changed, it is damage.
+//! Invariant (old numbers): a number that is read as of, other than the newest, is certain to be
+//! kept by the writer ([`Snapshots`](esker_substrate::snapshots::Snapshots)), or no record has
+//! changed the keyspace since, or the read is refused.
+
+mod news;
+mod reading;
+mod thread;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_device::Device;
+use esker_substrate::followers::{Cell, Followers};
+use esker_substrate::sync;
+use esker_substrate::sync::atomic::Ordering;
+
+use crate::error::{Error, Result};
+use crate::follower::{Follower, Lag, Progress};
+use crate::shared::Core;
+use crate::trees;
+
+use news::News;
+pub(crate) use reading::{reading, too_old};
+pub(crate) use thread::start;
+
+/// The number of times that catching up begins again, because the writer went on meanwhile.
+const TRIES_MAX: u32 = 64;
+/// The number of times in a row for which nothing has changed, after which an error is one.
+const UNMOVED_MAX: u32 = 3;
+
+/// From now on followers can tell this writer what they read. Without the file they read all the
+/// same.
+pub(crate) fn admit(shared: &Core) {
+    let snapshots = shared.snapshots();
+    match Followers::open(&*shared.device, snapshots.visible()) {
+        Ok(None) => {}
+        Ok(Some(followers)) => {
+            let followers = Arc::new(followers);
+            snapshots.count_followers(&followers);
+            shared.log.tell(&followers);
+        }
+        Err(error) => tracing::warn!(%error, "followers cannot say what they read"),
+    }
+}
+
+/// The first state of a follower.
+pub(crate) fn begin(shared: &Core) -> Result<()> {
+    join(shared);
+    refresh(shared)
+}
+
+/// Takes a cell, where the writer has made the file since it was last looked for.
+fn join(shared: &Core) {
+    if shared.snapshots().passed().is_none()
+        && let Some(cell) = Cell::join(&*shared.device)
+    {
+        shared.snapshots().tell_writer(cell);
+    }
+}
+
+/// Catches up with the writer. Everything that it had passed on before is visible afterwards.
+pub(crate) fn refresh(shared: &Core) -> Result<()> {
+    let Some(follower) = &shared.follower else { return Ok(()) };
+    let mut progress = follower.progress.lock();
+    let (mut unmoved, mut tries) = (0, 0);
+    loop {
+        let moved = shared.manifest.follow()?;
+        tries += 1;
+        match step(shared, follower, &mut progress) {
+            Ok(is_certain) if is_certain || tries >= TRIES_MAX => break,
+            Ok(_) => {}
+            Err(error) if !error.may_be_reuse() => return Err(error),
+            Err(_) if tries >= TRIES_MAX => return Err(overtaken(shared)),
+            Err(error) => {
+                unmoved = if moved { 0 } else { unmoved + 1 };
+                if unmoved >= UNMOVED_MAX {
+                    return Err(error);
+                }
+            }
+        }
+        sync::yield_now();
+    }
+    let now = shared.waits.now();
+    follower.refreshed_micros.store(now.as_micros() as u64, Ordering::Relaxed);
+    drop(progress);
+    trees::open_times(shared);
+    Ok(())
+}
+
+/// Takes in what there is now. Whether its number is certain to be kept, as far as that can be.
+fn step(shared: &Core, follower: &Follower, progress: &mut Progress) -> Result<bool> {
+    join(shared);
+    let (snapshots, since) = (shared.snapshots(), shared.snapshots().now());
+    let news = News::find(shared, follower, progress)?;
+    let is_certain = snapshots.keep_next(news.last);
+    let is_changed = news.is_changed;
+    let state = Arc::clone(&news.state);
+    news.take_in(shared, follower);
+    if is_changed {
+        shared.named.replace(&state.pinned);
+        follower.states.fetch_add(1, Ordering::AcqRel);
+    }
+    progress.state = Some(state);
+    snapshots.forget_older(since);
+    Ok(is_certain || snapshots.passed().is_none())
+}
+
+/// How far the follower is behind.
+pub(crate) fn lag(shared: &Core) -> Option<Lag> {
+    let follower = shared.follower.as_ref()?;
+    let snapshots = shared.snapshots();
+    let behind = |passed: esker_format::ids::Seq| passed.0.saturating_sub(snapshots.visible().0);
+    let refreshed = Duration::from_micros(follower.refreshed_micros.load(Ordering::Relaxed));
+    let since_refresh = shared.waits.now().saturating_sub(refreshed);
+    Some(Lag { operations: snapshots.passed().map(behind), since_refresh })
+}
+
+/// Repeats `open` while it fails in a way that a writer which goes on can cause.
+pub(crate) fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut last: Option<String> = None;
+    let mut same = 0;
+    for _ in 1..TRIES_MAX {
+        match open() {
+            Err(error) if error.may_be_reuse() => {
+                let text = error.to_string();
+                same = if last.as_ref() == Some(&text) { same + 1 } else { 0 };
+                if same >= UNMOVED_MAX {
+                    return Err(error);
+                }
+                last = Some(text);
+            }
+            opened => return opened,
+        }
+        sync::yield_now();
+    }
+    open()
+}
+
+/// A read met space that was used again, as often as it was repeated.
+pub(crate) fn overtaken(shared: &Core) -> Error {
+    Error::Overtaken { location: shared.device.location() }
+}
