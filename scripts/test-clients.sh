@@ -57,14 +57,21 @@ example.load = example.load_directly
 example.main(*sys.argv[1:])' "$library" "$1"
 }
 
-apsw() {
+# Python with packages of PyPI.
+python_with() {
     local python=$work/python/bin/python
-    if ! "$python" -c 'import apsw' 2>/dev/null; then
-        rm -rf "$work/python"
-        python3 -m venv "$work/python"
-        "$python" -m pip install --quiet --disable-pip-version-check apsw
-    fi
-    "$python" "$examples/python_apsw.py" "$library" "$1"
+    [ -x "$python" ] || python3 -m venv "$work/python"
+    "$python" -m pip install --quiet --disable-pip-version-check "$@"
+}
+
+apsw() {
+    python_with apsw
+    "$work/python/bin/python" "$examples/python_apsw.py" "$library" "$1"
+}
+
+gunicorn() {
+    python_with gunicorn
+    python3 scripts/test_workers.py "$work/python/bin/gunicorn" "$examples" "$library" "$1"
 }
 
 rusqlite() {
@@ -95,6 +102,7 @@ guide() {
     mkdir -p "$folder/target/release"
     ln -s "$library" "$target/debug/esker" "$folder/target/release/"
     python3 scripts/run_guide.py docs/guide/sqlite.md "$folder"
+    python3 scripts/run_guide.py docs/guide/workers.md "$folder"
     mv "$folder/app.db" "$1"
     rm -r "$folder"
 }
@@ -135,7 +143,7 @@ client() {
 
 passed=0 failed=0
 export PYTHONDONTWRITEBYTECODE=1
-for name in sqlite3_cli python_sqlite3 python_ctypes apsw rusqlite better_sqlite3 \
+for name in sqlite3_cli python_sqlite3 python_ctypes apsw gunicorn rusqlite better_sqlite3 \
     two_sqlites guide; do
     client "$name"
 done

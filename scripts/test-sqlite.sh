@@ -113,7 +113,7 @@ for script in multiwrite01 crash01; do
     [ "$(id -u)" != 0 ] || chown -R nobody "$place/$script"
     (
         cd "$place/$script"
-        database="file:$place/$script/mp.db?vfs=esker&processes=many"
+        database="file:$place/$script/mp.db?vfs=esker"
         ESKER_SQLITE=$place/libesker_sqlite.so timeout 300 "${as_user[@]}" ./mptest "$database" \
             --quiet "$script.test" >"$place/$script.log" 2>&1
     ) &

@@ -91,3 +91,32 @@ fn who_waits_for_a_word_is_woken_by_another_opening() {
     });
     assert!(began.elapsed() < long, "it slept to the end");
 }
+
+#[test]
+fn a_lock_ends_with_its_process_although_a_child_lives() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared");
+    let ours = SharedFile::open(&path, BYTES).unwrap();
+    let locks = Child::run(60, || {
+        let Ok(own) = SharedFile::open(&path, BYTES) else { return 1 };
+        if !own.try_lock(1).unwrap_or(false) {
+            return 2;
+        }
+        let lives = Child::run(5, || {
+            thread::sleep(Duration::from_secs(60));
+            0
+        });
+        own.store(5, lives.number().map_or(0, |number| number as u64));
+        thread::sleep(Duration::from_secs(60));
+        3
+    });
+    while ours.load(5) == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(ours.is_locked(1).unwrap());
+    locks.kill();
+    assert!(!ours.is_locked(1).unwrap() && ours.try_lock(1).unwrap());
+    let child = format!("/proc/{}/stat", ours.load(5));
+    assert!(std::fs::read_to_string(child).is_ok_and(|stat| !stat.contains(") Z")));
+}

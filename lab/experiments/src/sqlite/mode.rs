@@ -81,7 +81,7 @@ impl Place {
     #[must_use]
     pub fn uri(&self) -> String {
         let vfs = match self.mode {
-            Mode::Esker | Mode::EskerRelaxed => "esker&processes=many",
+            Mode::Esker | Mode::EskerRelaxed => "esker",
             Mode::EskerOne => "esker&processes=one",
             Mode::Wal | Mode::WalNormal | Mode::Delete => "counted",
         };
