@@ -84,6 +84,47 @@ fn start(path: &Path, process: usize, count: u32) -> (Child, Lines<BufReader<Chi
     (child, said)
 }
 
+/// The database of a transaction that does not end.
+const HELD: &str = "ESKER_SQLITE_SHARED_HELD";
+
+#[test]
+#[ignore = "another process of the tests here"]
+fn child_that_writes_on() {
+    let Ok(path) = std::env::var(HELD) else { return };
+    let connection = share(Path::new(&path)).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE; UPDATE counts SET n = 9").unwrap();
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "committed nothing").unwrap();
+    stdout.flush().unwrap();
+    std::thread::sleep(Duration::from_secs(120));
+}
+
+#[test]
+fn a_writer_waits_for_another_process_for_as_long_as_its_timeout() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    make(&path);
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["child_that_writes_on", "--exact", "--ignored", "--nocapture"])
+        .env(HELD, &path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    while !is_commit(&said.next().unwrap().unwrap()) {}
+    let ours = share(&path).unwrap();
+    ours.busy_timeout(Duration::from_secs(3)).unwrap();
+    let begun = Instant::now();
+    let refused = ours.execute("UPDATE counts SET n = 1 WHERE process = 0", []).unwrap_err();
+    assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+    let waited = begun.elapsed();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!((Duration::from_secs(3)..Duration::from_secs(20)).contains(&waited), "{waited:?}");
+    ours.execute("UPDATE counts SET n = 1 WHERE process = 0", []).unwrap();
+    assert_eq!(number(&ours, "SELECT sum(n) FROM counts"), 1);
+}
+
 /// As many statements that write, each a transaction of its own, without a read before.
 const PLAIN: &str = "ESKER_SQLITE_SHARED_PLAIN";
 

@@ -29,8 +29,9 @@ const ALLOCATION: &CStr = c"allocation";
 /// is possible, if it is not given.
 const PROCESSES: &CStr = c"processes";
 /// How long a transaction waits within SQLite's lock for another process that writes: then SQLite
-/// asks its busy handler.
-const TURN_WAIT: Duration = Duration::from_millis(50);
+/// asks its busy handler. As long as that sleeps at most: the handler counts the sleep that it asks
+/// for, which is over at once where no connection of this process writes ([`crate::waiting`]).
+const TURN_WAIT: Duration = Duration::from_millis(100);
 
 /// Another: how many milliseconds opening waits for other processes that have the file open. SQLite
 /// asks no busy handler then, and the timeout of a connection is set when it is open.
