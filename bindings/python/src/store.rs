@@ -167,10 +167,12 @@ impl Store {
         durability: &Bound<'_, PyAny>,
         create: bool,
         read_only: bool,
+        follow: bool,
     ) -> PyResult<Self> {
         let durability = durability_of(durability)?;
         let builder = Db::builder(&path).memory_budget(memory_bytes).durability(durability);
-        let db = detached(py, || builder.create(create).read_only(read_only).open())?;
+        let builder = builder.create(create).read_only(read_only).follow(follow);
+        let db = detached(py, || builder.open())?;
         let (is_closed, turns) = (false.into(), Turns::new());
         let open = Arc::new(Open { db: Kept::new(db), path, durability, is_closed, turns });
         let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,6 +233,12 @@ impl Store {
         let db = self.0.db(py)?;
         let named = detached(py, || db.named_versions())?;
         Ok(named.into_iter().map(|named| (named.name, named.version)).collect())
+    }
+
+    /// The number of the newest commit that is seen afterwards.
+    fn refresh(&self, py: Python<'_>) -> PyResult<u64> {
+        let db = self.0.db(py)?;
+        detached(py, || db.refresh())
     }
 
     fn persist(&self, py: Python<'_>) -> PyResult<()> {

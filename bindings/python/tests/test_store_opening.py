@@ -110,6 +110,21 @@ def test_after_it_was_closed(tmp_path):
             ks[b"a"]
 
 
+@pytest.mark.parametrize("how", ["read_only", "follow"])
+def test_a_store_is_followed_while_it_is_written(tmp_path, how):
+    with esker.open(tmp_path / "db") as writer:
+        writer.keyspace("all")[b"a"] = b"1"
+        with esker.open(tmp_path / "db", **{how: True}) as follower:
+            seen = follower.keyspace("all")
+            assert seen[b"a"] == b"1"
+            writer.keyspace("all")[b"b"] = b"2"
+            assert b"b" not in seen
+            assert follower.refresh() == writer.version
+            assert seen[b"b"] == b"2"
+            with pytest.raises(esker.ReadOnlyError):
+                seen[b"c"] = b"3"
+
+
 def test_what_is_only_read_is_not_written(tmp_path):
     with esker.open(tmp_path / "db") as db:
         db.keyspace("things")[b"a"] = b"1"

@@ -67,6 +67,7 @@ def open(
     durability: _Durability = "buffered",
     create: bool = True,
     read_only: bool = False,
+    follow: bool = False,
 ) -> Db:
     """Open the store in the folder `path`, or create one there.
 
@@ -83,12 +84,16 @@ def open(
 
     With `read_only` nothing is written: the store has to be there, also on a medium that cannot be
     written to, every write raises `ReadOnlyError`, and the contents of the log must fit in
-    `memory`.
+    `memory`. If another process or object has the store open for writing, this one follows it and
+    `Db.refresh` catches up; if none has, none can open it for writing meanwhile.
 
-    One object of one process has a store open at a time (`LockedError`), or several that only read;
-    its threads share it.
+    With `follow` the store is opened as with `read_only`, and keeps nobody from writing it.
+
+    One object of one process has a store open for writing at a time (`LockedError`); its threads
+    share it.
     """
-    return Db(_esker.Store(_path(path), _bytes_of(memory), durability, create, read_only))
+    opened = _esker.Store(_path(path), _bytes_of(memory), durability, create, read_only, follow)
+    return Db(opened)
 
 
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
@@ -259,6 +264,14 @@ class Db(Versions):
                     raise
             finally:
                 transaction.rollback()
+
+    def refresh(self) -> int:
+        """Catch up with the process that writes the store, where this object follows one.
+
+        Everything that it had passed on to the operating system before is seen afterwards. Return
+        the number of the newest commit that is.
+        """
+        return self._store.refresh()
 
     def persist(self) -> None:
         """Make all writes so far durable: one sync, or none if there is nothing to do."""
