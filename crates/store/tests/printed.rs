@@ -19,7 +19,7 @@ const VALUE: &str = "canaryvalue";
 const LINE_BYTES_MAX: usize = 600;
 
 /// The types of the public interface that hold nothing of a store: figures, choices, and traits.
-const HOLD_NOTHING: [&str; 38] = [
+const HOLD_NOTHING: [&str; 39] = [
     "BackupProgress",
     "BoxError",
     "CheckReport",
@@ -32,6 +32,7 @@ const HOLD_NOTHING: [&str; 38] = [
     "IndexKind",
     "IoStats",
     "KeyspaceStats",
+    "Lag",
     "LevelStats",
     "LsmLearnt",
     "LsmLevelStats",

@@ -277,33 +277,6 @@ fn a_file_in_the_place_of_an_open_one_is_another_store() {
     check_alone(&away, 2);
 }
 
-/// A file in the place of one that is open is another store, and has a meeting of its own.
-#[test]
-fn a_file_in_the_place_of_an_open_one_is_another_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let first = open(&path).unwrap();
-    add(&first.store, 1, Durability::Full).unwrap();
-    let away = folder.path().join("away");
-    fs::rename(&path, &away).unwrap();
-    let second = open(&path).unwrap();
-    let third = open(&path).unwrap();
-    assert_eq!(add(&second.store, 1, Durability::Full).unwrap(), 1);
-    assert_eq!(add(&third.store, 1, Durability::Full).unwrap(), 2);
-    assert_eq!(add(&first.store, 1, Durability::Full).unwrap(), 2);
-    assert!(matches!(
-        StoreFile::open(&away, Missing::Fail, many().processes(Processes::One)),
-        Err(Error::Locked { .. })
-    ));
-    first.close().unwrap();
-    assert_eq!(add(&third.store, 1, Durability::Full).unwrap(), 3);
-    second.close().unwrap();
-    third.close().unwrap();
-    assert!(!meeting_path(&path).exists());
-    check_alone(&path, 3);
-    check_alone(&away, 2);
-}
-
 /// What is made for the store has its rights, whatever those of this process would be.
 #[test]
 fn the_meeting_file_has_the_rights_of_the_store() {
