@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use esker::{Db, Durability, IndexKind, KeyspaceOptions, Snapshot};
+use esker::{Db, Durability, IndexKind, Keyspace, KeyspaceOptions, Snapshot};
 
 use crate::random::Random;
 use crate::violation::{Oracle, Verdict, Violation, ensure};
@@ -81,6 +81,8 @@ pub struct Watcher {
     pub news: u64,
     /// Snapshots that were compared with what they showed when they were taken.
     pub compared: u64,
+    /// Reads that were refused because the writer may not have kept the number.
+    pub refused: u64,
 }
 
 impl Watcher {
@@ -91,7 +93,16 @@ impl Watcher {
     pub fn new(path: &Path, seed: u64) -> Verdict<Self> {
         let db = Db::builder(path).follow(true).memory_budget(2 << 20).open().map_err(reads)?;
         let (state, held) = (Contents::new(), Vec::new());
-        Ok(Self { db, random: Random::new(seed), last: 0, state, held, news: 0, compared: 0 })
+        Ok(Self {
+            db,
+            random: Random::new(seed),
+            last: 0,
+            state,
+            held,
+            news: 0,
+            compared: 0,
+            refused: 0,
+        })
     }
 
     /// Looks at the store until `wait` has passed.
@@ -126,6 +137,21 @@ impl Watcher {
         self.news += u64::from(last > self.last);
         go_on(&mut self.state, self.last + 1..=last);
         self.last = last;
+        // Where the writer lost the processor between two steps, its number may not be certain to
+        // be kept: then a snapshot is refused at last, and shows nothing wrong.
+        match self.read(snapshot, &left) {
+            Err(Read::Refused) => {
+                self.refused += 1;
+                Ok(())
+            }
+            Err(Read::Broken(violation)) => Err(violation),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Some reads as of a snapshot of the last batch.
+    fn read(&mut self, snapshot: Snapshot, left: &Keyspace) -> Result<(), Read> {
+        let last = self.last;
         match self.random.below(6) {
             0 => self.compare(&snapshot, &self.state)?,
             1 if self.held.len() < 8 => self.held.push((snapshot, self.state.clone())),
@@ -137,7 +163,7 @@ impl Watcher {
             }
             _ => {
                 let key = key(self.random.below(SLOTS));
-                let found = snapshot.get(&left, &key).map_err(reads)?;
+                let found = snapshot.get(left, &key)?;
                 ensure(found.as_ref() == self.state.get(&key), Oracle::ContentMatches, || {
                     format!("the follower has another value of {key:?} after batch {last}")
                 })?;
@@ -146,16 +172,37 @@ impl Watcher {
         Ok(())
     }
 
-    fn compare(&self, snapshot: &Snapshot, state: &Contents) -> Verdict {
+    fn compare(&self, snapshot: &Snapshot, state: &Contents) -> Result<(), Read> {
         for name in NAMES {
-            let Some(keyspace) = self.db.open_keyspace(name).map_err(reads)? else { continue };
-            let entries: esker::Result<Contents> =
-                snapshot.iter(&keyspace).map_err(reads)?.collect();
-            ensure(entries.map_err(reads)? == *state, Oracle::ContentMatches, || {
+            let Some(keyspace) = self.db.open_keyspace(name)? else { continue };
+            let entries: esker::Result<Contents> = snapshot.iter(&keyspace)?.collect();
+            ensure(entries? == *state, Oracle::ContentMatches, || {
                 format!("the follower's snapshot at {} of {name} differs", snapshot.seq())
             })?;
         }
         Ok(())
+    }
+}
+
+/// Why a read as of a snapshot gave no right answer.
+enum Read {
+    Refused,
+    Broken(Violation),
+}
+
+impl From<Violation> for Read {
+    fn from(violation: Violation) -> Self {
+        Self::Broken(violation)
+    }
+}
+
+impl From<esker::Error> for Read {
+    fn from(error: esker::Error) -> Self {
+        if matches!(error, esker::Error::TooOld { .. }) {
+            Self::Refused
+        } else {
+            Self::Broken(reads(error))
+        }
     }
 }
 
