@@ -11,10 +11,10 @@
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, fstatfs, open};
+use rustix::fs::{FallocateFlags, Mode, OFlags, Stat, fallocate, fstat, fstatfs, open, stat};
 use rustix::io::Errno;
 
 use crate::error::{DeviceError, Operation, Result};
@@ -54,6 +54,12 @@ pub trait Shared: Send + Sync + Debug {
     /// As [`Shared::try_lock`].
     fn is_locked(&self, byte: u64) -> Result<bool>;
 
+    /// Whether the file is still where it was opened. One that was removed or replaced is shared
+    /// with nobody that comes later.
+    fn is_in_place(&self) -> bool {
+        true
+    }
+
     /// Sleeps while a word is `value`, until any opening calls [`Shared::wake`] for that word, or
     /// for `time`. It may return earlier, and without a reason; where there is nothing to wake it,
     /// it sleeps for a millisecond at most.
@@ -75,6 +81,7 @@ pub trait Shared: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct SharedFile {
     name: String,
+    path: PathBuf,
     lock: LockFile,
     mapping: Mapping,
 }
@@ -112,7 +119,7 @@ impl SharedFile {
                 .map_err(|errno| failed(Operation::Resize, errno))?;
         }
         let mapping = Mapping::new(&lock, bytes).map_err(|errno| failed(Operation::Open, errno))?;
-        Ok(Self { name, lock, mapping })
+        Ok(Self { name, path: path.to_owned(), lock, mapping })
     }
 
     fn failed(&self, errno: Errno) -> DeviceError {
@@ -179,6 +186,12 @@ impl Shared for SharedFile {
 
     fn is_locked(&self, byte: u64) -> Result<bool> {
         self.lock.is_byte_locked(byte).map_err(|errno| self.failed(errno))
+    }
+
+    fn is_in_place(&self) -> bool {
+        let same =
+            |ours: Stat, found: Stat| (ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino);
+        matches!((fstat(&self.lock), stat(&self.path)), (Ok(ours), Ok(found)) if same(ours, found))
     }
 
     fn wait(&self, at: usize, value: u64, time: Duration) {

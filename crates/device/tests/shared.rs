@@ -120,3 +120,16 @@ fn a_lock_ends_with_its_process_although_a_child_lives() {
     let child = format!("/proc/{}/stat", ours.load(5));
     assert!(std::fs::read_to_string(child).is_ok_and(|stat| !stat.contains(") Z")));
 }
+
+#[test]
+fn a_file_that_was_removed_or_replaced_is_not_in_place() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared");
+    let ours = SharedFile::open(&path, BYTES).unwrap();
+    assert!(ours.is_in_place());
+    std::fs::remove_file(&path).unwrap();
+    assert!(!ours.is_in_place());
+    let next = SharedFile::open(&path, BYTES).unwrap();
+    assert!(!ours.is_in_place() && next.is_in_place());
+}

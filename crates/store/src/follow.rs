@@ -51,7 +51,8 @@ const UNMOVED_MAX: u32 = 3;
 /// same.
 pub(crate) fn admit(shared: &Core) {
     let snapshots = shared.snapshots();
-    match Followers::open(&*shared.device, snapshots.visible()) {
+    let device = &*shared.device;
+    match Followers::open(device).or_else(|_| Followers::make_anew(device)) {
         Ok(None) => {}
         Ok(Some(followers)) => {
             let followers = Arc::new(followers);
@@ -68,8 +69,9 @@ pub(crate) fn begin(shared: &Core) -> Result<()> {
     refresh(shared)
 }
 
-/// Takes a cell, where the writer has made the file since it was last looked for.
+/// Takes a cell, where the writer has made the file since it was last looked for, or another one.
 fn join(shared: &Core) {
+    shared.snapshots().leave_lost_cell();
     if shared.snapshots().passed().is_none()
         && let Some(cell) = Cell::join(&*shared.device)
     {

@@ -361,6 +361,7 @@ fn replay(shared: &Core) -> Result<()> {
     // A device that cannot be written to is reported now rather than at the first write.
     must_be_sound(shared)?;
     shared.snapshots().publish(shared.log.last_seq());
+    shared.snapshots().replayed(shared.log.last_seq());
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 
 use esker::{
@@ -309,4 +310,68 @@ fn finds_a_segment_that_is_skipped() {
 #[test]
 fn finds_blocks_that_are_believed() {
     is_found(Bug::BlockWithoutChecksum);
+}
+
+/// Writes one value for all keys, in a folder, and drops what nobody reads.
+fn write_all(path: &Path, value: &str) {
+    let db = Db::builder(path).memory_budget(1 << 20).open().unwrap();
+    let keyspace = db.keyspace("k", KeyspaceOptions::default()).unwrap();
+    for number in 0..300 {
+        keyspace.insert(format!("key {number}"), value).unwrap();
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
+}
+
+/// A follower holds a snapshot while the file in which it says so is changed by hand, and another
+/// writer comes. What it reads there, if it is not refused.
+fn of_a_lost_pin(lose: fn(&Path)) -> Option<Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    write_all(&path, "old");
+    let follower = Db::builder(&path).follow(true).open().unwrap();
+    let snapshot = follower.snapshot().unwrap();
+    lose(&path.join("followers"));
+    write_all(&path, "mid");
+    write_all(&path, "new");
+    follower.refresh().unwrap();
+    let keyspace = follower.open_keyspace("k").unwrap().unwrap();
+    assert_eq!(keyspace.get("key 7").unwrap().as_deref(), Some(&b"new"[..]));
+    let found = match snapshot.get(&keyspace, "key 7") {
+        Ok(found) => found,
+        Err(error) => {
+            assert!(matches!(error, Error::TooOld { .. }), "{error}");
+            None
+        }
+    };
+    // From now on its snapshots are kept again.
+    let newest = follower.snapshot().unwrap();
+    write_all(&path, "last");
+    follower.refresh().unwrap();
+    assert_eq!(newest.get(&keyspace, "key 7").unwrap().as_deref(), Some(&b"new"[..]));
+    found
+}
+
+#[test]
+fn a_snapshot_whose_pin_is_lost_is_refused() {
+    let nothing = |_: &Path| ();
+    let remove = |file: &Path| std::fs::remove_file(file).unwrap();
+    let replace = |file: &Path| {
+        let copy = file.with_extension("copy");
+        std::fs::copy(file, &copy).unwrap();
+        std::fs::rename(&copy, file).unwrap();
+    };
+    // No file: a writer cannot open it.
+    let obstruct = |file: &Path| {
+        std::fs::remove_file(file).unwrap();
+        std::os::unix::fs::symlink("/nowhere/at/all", file).unwrap();
+    };
+    assert_eq!(of_a_lost_pin(nothing).as_deref(), Some(&b"old"[..]));
+    for lose in [remove, replace, obstruct] {
+        assert_eq!(of_a_lost_pin(lose), None);
+    }
+    let planted = planted::with(Bug::CellNotFound, || {
+        catch_unwind(|| of_a_lost_pin(remove)).map_or(true, |found| found.is_some())
+    });
+    assert!(planted, "a pin that is lost must be missed");
 }

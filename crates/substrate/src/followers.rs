@@ -21,6 +21,10 @@
 //! the follower finds `asked` above it, and takes a newer number. A number that was visible when a
 //! merge asked, or a newer one, needs no cell for that merge.
 //!
+//! A writer that opens the store leaves `asked` as it is until it has replayed the log: what merges
+//! of the one before have dropped is gone. Then it is at most the last number of the log, because
+//! no merge that is in the manifest had newer ones.
+//!
 //! Invariant: the moment of a cell is at most that of every reader of its numbers.
 //! Invariant: numbers are added before others are removed, and the moment is set before a first
 //! number is and raised after.
@@ -83,20 +87,41 @@ pub struct Followers {
 }
 
 impl Followers {
-    /// Opens the words of a device, or makes them, for the writer, which has the device's lock.
-    /// `visible` is the newest number that its readers see. `None` where the device has none.
+    /// Opens the words of a device, or makes them, for the writer, which has the device's lock. Until
+    /// [`Followers::replayed`] no older number becomes certain that was not before. `None` where the
+    /// device has none.
     ///
     /// # Errors
     /// Those of [`Device::shared_words`].
-    pub fn open(device: &dyn Device, visible: Seq) -> Result<Option<Self>> {
+    pub fn open(device: &dyn Device) -> Result<Option<Self>> {
         let Some(shared) = device.shared_words(FOLLOWERS_FILE, WORDS, true)? else {
             return Ok(None);
         };
-        // What was asked before concerned merges that this writer does not go on with as they were.
-        shared.store(ASKED_WORD, visible.0);
-        shared.store(PASSED_WORD, visible.0);
+        if planted::is(Bug::AskedForgotten) {
+            shared.store(ASKED_WORD, 0);
+        } else if shared.load(LAYOUT_WORD) != LAYOUT {
+            shared.store(ASKED_WORD, u64::MAX);
+        }
         shared.store(LAYOUT_WORD, LAYOUT);
         Ok(Some(Self { shared, reading: Mutex::new(()) }))
+    }
+
+    /// As [`Followers::open`] where that failed, or another file is in the way: with a new file.
+    /// Followers that have the older one find that it is gone.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn make_anew(device: &dyn Device) -> Result<Option<Self>> {
+        device.remove(FOLLOWERS_FILE)?;
+        Self::open(device)
+    }
+
+    /// The log has been replayed, and ends with `last`.
+    pub fn replayed(&self, last: Seq) {
+        let _one_at_a_time = self.reading.lock();
+        let asked = self.shared.load(ASKED_WORD);
+        self.shared.store(ASKED_WORD, asked.min(last.0));
+        self.passed_on(last);
     }
 
     /// Tells followers that the log has been passed on up to `seq`. One store.
@@ -207,6 +232,12 @@ impl Cell {
     #[must_use]
     pub fn asked(&self) -> Seq {
         Seq(self.shared.load(ASKED_WORD))
+    }
+
+    /// Whether a writer that opens the store now finds this cell. One call of the system.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        self.shared.is_in_place() || planted::is(Bug::CellNotFound)
     }
 
     /// The last number that the writer has passed on. One load.

@@ -50,6 +50,10 @@ pub enum Bug {
     FollowerPinIgnored,
     /// A follower takes numbers for kept that it has not compared with what the writer has asked.
     AskedNotCompared,
+    /// A writer that opens the store forgets what merges of the one before have asked.
+    AskedForgotten,
+    /// A follower does not notice that its cell is in a file that was removed.
+    CellNotFound,
     /// A merge takes values for expired that a snapshot of an earlier moment still sees.
     ExpiredForSnapshots,
     /// A merge leaves expired values out, and with them what hides older ones of their keys.

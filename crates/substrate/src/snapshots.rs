@@ -39,7 +39,7 @@ pub struct Snapshots {
     followers: OnceLock<Arc<Followers>>,
     is_followed: AtomicBool,
     /// In a follower.
-    following: OnceLock<Following>,
+    following: Mutex<Option<Arc<Following>>>,
 }
 
 /// What a follower has told its writer.
@@ -109,18 +109,36 @@ impl Snapshots {
     /// From now on the writer is told what is read here.
     pub fn tell_writer(&self, cell: Cell) {
         let (certain, since) = (Mutex::default(), self.now().0.into());
-        let _once = self.following.set(Following { cell, certain, since });
+        *self.following.lock() = Some(Arc::new(Following { cell, certain, since }));
+    }
+
+    /// In a follower whose cell no writer finds any more, because the file was removed or replaced:
+    /// from now on no number is certain. To be called after the manifest was read: who has written
+    /// it and did not find the cell had another file.
+    pub fn leave_lost_cell(&self) {
+        if self.following().is_some_and(|following| !following.cell.is_in_place()) {
+            *self.following.lock() = None;
+        }
+    }
+
+    fn following(&self) -> Option<Arc<Following>> {
+        self.following.lock().clone()
+    }
+
+    /// In a writer: the log has been replayed, and ends with `last`.
+    pub fn replayed(&self, last: Seq) {
+        self.followers.get().into_iter().for_each(|followers| followers.replayed(last));
     }
 
     /// In a follower: the last number that the writer has passed on, as far as that is known.
     pub fn passed(&self) -> Option<Seq> {
-        self.following.get().map(|following| following.cell.passed())
+        self.following().map(|following| following.cell.passed())
     }
 
     /// In a follower, before `seq` becomes visible: has the writer keep it, together with the
     /// numbers that are read here. Whether that is certain: else a newer number may be had.
     pub fn keep_next(&self, seq: Seq) -> bool {
-        let Some(following) = self.following.get() else { return false };
+        let Some(following) = self.following() else { return false };
         let live = self.live.lock();
         let visible = self.visible();
         let wanted = live.keys().map(|(number, _)| *number).chain([visible, seq]).collect();
@@ -131,14 +149,14 @@ impl Snapshots {
     /// Whether all versions that a reader as of `seq` needs are kept, in every later state of the
     /// store. Always so without a writer in another process.
     pub fn is_certain(&self, seq: Seq) -> bool {
-        let following = self.following.get();
+        let following = self.following();
         following.is_some_and(|following| following.certain.lock().contains(&seq))
     }
 
     /// In a follower: takes numbers out of its cell that nobody reads any more. `since` is a moment
     /// from before the visible number became so.
     pub fn forget_older(&self, since: Moment) {
-        let Some(following) = self.following.get() else { return };
+        let Some(following) = self.following() else { return };
         let live = self.live.lock();
         following.since.store(since.0, Ordering::Relaxed);
         let wanted = live.keys().map(|(number, _)| *number).chain([self.visible()]).collect();

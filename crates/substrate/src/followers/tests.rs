@@ -10,11 +10,18 @@ fn of(numbers: &[u64], earliest: u64) -> Kept {
     Kept { numbers: seqs(numbers), earliest: Some(Moment(earliest)) }
 }
 
+/// A writer whose log ends with this number.
+fn open(device: &dyn Device, last: u64) -> Followers {
+    let writer = Followers::open(device).unwrap().unwrap();
+    writer.replayed(Seq(last));
+    writer
+}
+
 #[test]
 fn a_merge_finds_the_numbers_of_all_followers() {
     let device = MemoryDevice::new();
     assert!(Cell::join(&device).is_none(), "there is no writer");
-    let writer = Followers::open(&device, Seq(5)).unwrap().unwrap();
+    let writer = open(&device, 5);
     assert_eq!(writer.kept(Seq(5)), Kept::default());
     let (one, two) = (Cell::join(&device).unwrap(), Cell::join(&device).unwrap());
     assert_eq!(one.keep(&seqs(&[3, 5]), Moment(70)), seqs(&[]));
@@ -30,7 +37,7 @@ fn a_merge_finds_the_numbers_of_all_followers() {
 #[test]
 fn a_number_without_a_place_is_named() {
     let device = MemoryDevice::new();
-    let writer = Followers::open(&device, Seq(0)).unwrap().unwrap();
+    let writer = open(&device, 0);
     let cell = Cell::join(&device).unwrap();
     let all: BTreeSet<Seq> = (1..=NUMBERS_MAX as u64 + 2).map(Seq).collect();
     assert_eq!(cell.keep(&all, Moment(1)), seqs(&[63, 64]));
@@ -41,7 +48,7 @@ fn a_number_without_a_place_is_named() {
 #[test]
 fn the_cell_of_a_process_that_died_is_free() {
     let device = MemoryDevice::new();
-    let writer = Followers::open(&device, Seq(0)).unwrap().unwrap();
+    let writer = open(&device, 0);
     let dead = Cell::join(&device).unwrap();
     dead.keep(&seqs(&[7]), Moment(1));
     dead.shared.unlock(lock_of(dead.cell)).unwrap();
@@ -54,7 +61,7 @@ fn the_cell_of_a_process_that_died_is_free() {
 #[test]
 fn another_layout_is_not_taken_part_in() {
     let device = MemoryDevice::new();
-    let _writer = Followers::open(&device, Seq(0)).unwrap().unwrap();
+    let _writer = open(&device, 0);
     let words = device.shared_words(FOLLOWERS_FILE, WORDS, false).unwrap().unwrap();
     words.store(LAYOUT_WORD, LAYOUT + 1);
     assert!(Cell::join(&device).is_none());
@@ -64,10 +71,55 @@ fn another_layout_is_not_taken_part_in() {
 fn no_number_is_missed_between_asking_and_keeping() {
     // The two orders of the protocol, by hand: one of both sides learns of the other.
     let device = MemoryDevice::new();
-    let writer = Followers::open(&device, Seq(3)).unwrap().unwrap();
+    let writer = open(&device, 3);
     let cell = Cell::join(&device).unwrap();
     cell.keep(&seqs(&[3]), Moment(0));
     assert!(writer.kept(Seq(8)).numbers.contains(&Seq(3)));
     cell.keep(&seqs(&[3, 5]), Moment(0));
     assert!(cell.asked() > Seq(5), "5 must not be relied on");
+}
+
+/// A writer has dropped what 300 needs and died; the next one opens the store. Whether a follower
+/// takes 300 for kept.
+fn is_certain_after_an_opening() -> bool {
+    let device = MemoryDevice::new();
+    let cell = {
+        let writer = open(&device, 200);
+        let cell = Cell::join(&device).unwrap();
+        assert_eq!(writer.kept(Seq(500)), Kept::default());
+        cell
+    };
+    let next = Followers::open(&device).unwrap().unwrap();
+    cell.keep(&seqs(&[300]), Moment(0));
+    let is_certain = cell.asked() <= Seq(300);
+    next.replayed(Seq(600));
+    is_certain || cell.asked() <= Seq(300)
+}
+
+#[test]
+fn a_writer_that_opens_makes_no_older_number_certain() {
+    assert!(!is_certain_after_an_opening());
+}
+
+#[cfg(feature = "_planted")]
+#[test]
+fn finds_a_writer_that_forgets_what_was_asked() {
+    assert!(planted::with(Bug::AskedForgotten, is_certain_after_an_opening));
+}
+
+#[test]
+fn what_was_asked_is_at_most_the_last_number_of_the_log() {
+    let device = MemoryDevice::new();
+    let first = Followers::open(&device).unwrap().unwrap();
+    let cell = Cell::join(&device).unwrap();
+    assert_eq!(cell.asked(), Seq(u64::MAX), "nobody knows what was dropped before");
+    first.replayed(Seq(3));
+    assert_eq!((cell.asked(), cell.passed()), (Seq(3), Seq(3)));
+    assert_eq!(first.kept(Seq(9)), Kept::default());
+    drop(first);
+    // The operations after 7 were lost with the writer.
+    let next = open(&device, 7);
+    assert_eq!((cell.asked(), cell.passed()), (Seq(7), Seq(7)));
+    assert_eq!(next.kept(Seq(8)), Kept::default());
+    assert_eq!(cell.asked(), Seq(8));
 }
