@@ -4,12 +4,14 @@
 //! walked and the moment the free map is compared with them. Damage found is collected, never
 //! returned as an error: one bad block must not hide another.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker_format::ids::Generation;
+use esker_format::ids::{Generation, KeyspaceId};
 use esker_format::ptr::{Extent, UNIT_BYTES};
 use esker_index::CheckSink;
 use esker_substrate::blocks::DATA_FILE;
+use esker_substrate::manifest::ManifestState;
 use esker_substrate::space::Space;
 
 use crate::error::Result;
@@ -73,52 +75,88 @@ const TRIES_MAX: u32 = 10;
 /// Checks a store; in a follower as of its number, and again where the writer has gone on.
 pub(crate) fn check(shared: &Core) -> Result<CheckReport> {
     if shared.follower.is_none() {
-        return check_once(shared);
+        return Ok(check_once(shared).into_report());
     }
     for _ in 0..TRIES_MAX {
         follow::refresh(shared)?;
         let (followed_at, state) = (shared.snapshots().visible().0, shared.manifest.state());
-        let report = CheckReport { followed_at: Some(followed_at), ..check_once(shared)? };
-        if report.is_ok() {
-            return Ok(report);
+        let mut checked = check_once(shared);
+        checked.report.followed_at = Some(followed_at);
+        if checked.is_ok() {
+            return Ok(checked.report);
         }
         follow::refresh(shared)?;
-        // What is wrong in what has not changed is wrong.
-        if Arc::ptr_eq(&state, &shared.manifest.state()) {
-            return Ok(report);
+        let now = shared.manifest.state();
+        checked.leave(&state, &now);
+        if !checked.is_ok() {
+            return Ok(checked.into_report());
         }
     }
     Err(follow::overtaken(shared))
 }
 
-fn check_once(shared: &Core) -> Result<CheckReport> {
-    // No keyspace comes or goes meanwhile: its space would be in no tree that is checked.
+/// What a check found, and where.
+struct Checked {
+    /// With the problems of the log, the manifest and the space.
+    report: CheckReport,
+    /// The problems of each keyspace.
+    of_keyspaces: BTreeMap<KeyspaceId, Vec<Problem>>,
+}
+
+impl Checked {
+    fn is_ok(&self) -> bool {
+        self.report.is_ok() && self.of_keyspaces.values().all(Vec::is_empty)
+    }
+
+    /// Leaves only what is wrong in what has not changed: other problems may be of space that was
+    /// used again.
+    fn leave(&mut self, then: &Arc<ManifestState>, now: &Arc<ManifestState>) {
+        if !Arc::ptr_eq(then, now) {
+            self.report.problems.clear();
+        }
+        self.of_keyspaces.retain(|id, _| then.keyspaces.get(id) == now.keyspaces.get(id));
+    }
+
+    fn into_report(self) -> CheckReport {
+        let Self { mut report, of_keyspaces } = self;
+        report.problems.extend(of_keyspaces.into_values().flatten());
+        report
+    }
+}
+
+fn check_once(shared: &Core) -> Checked {
+    // No keyspace comes or goes meanwhile: its space would be in no tree that is checked. What a
+    // follower has loaded does not change, and it must be able to catch up.
     let registry = shared.keyspaces.read();
-    let mut slots: Vec<_> = registry.values().collect();
+    let mut slots: Vec<_> = registry.values().map(Arc::clone).collect();
+    let _registry = shared.follower.is_none().then_some(registry);
     slots.sort_by_key(|slot| slot.id);
     // A keyspace dropped since the list was made has nothing left to check.
-    let trees: Vec<_> = slots.iter().filter_map(|slot| slot.tree().ok()).collect();
-    let trees: Vec<_> = trees.iter().map(|tree| tree.pause()).collect();
+    let trees: Vec<_> =
+        slots.iter().filter_map(|slot| slot.tree().ok().map(|tree| (slot.id, tree))).collect();
+    let trees: Vec<_> = trees.iter().map(|(id, tree)| (*id, tree.pause())).collect();
     let mut problems: Vec<Problem> = Vec::new();
     let log = shared.log.verify_counted();
     let verified = shared.manifest.verify().into_iter().chain(log.problems);
     problems.extend(verified.map(|found| Problem::new(found.file, found.offset, found.what)));
     let mut sink = CheckSink::default();
-    for tree in &trees {
+    let mut of_keyspaces = BTreeMap::new();
+    for (id, tree) in &trees {
         tree.check(&mut sink);
+        let found = std::mem::take(&mut sink.problems).into_iter();
+        let found = found.map(|found| Problem::new(found.file, found.offset, found.what));
+        of_keyspaces.insert(*id, found.collect());
     }
-    let found = std::mem::take(&mut sink.problems).into_iter();
-    problems.extend(found.map(|found| Problem::new(found.file, found.offset, found.what)));
     if shared.follower.is_none() {
-        let used = trees.iter().flat_map(|tree| tree.extents());
+        let used = trees.iter().flat_map(|(_, tree)| tree.extents());
         problems.extend(unaccounted(used, &shared.env.blocks.space()));
         problems.extend(used_again(sink.generation_max, shared.env.blocks.next_generation()));
     }
     let CheckSink { blocks, bytes, entries, values, .. } = sink;
     let (log_operations, log_bytes) = (log.operations, log.bytes);
-    let followed_at = None;
     let counts = CheckReport { blocks, bytes, entries, values, ..CheckReport::default() };
-    Ok(CheckReport { log_operations, log_bytes, followed_at, problems, ..counts })
+    let report = CheckReport { log_operations, log_bytes, problems, ..counts };
+    Checked { report, of_keyspaces }
 }
 
 /// Blocks and values are known by their generations, so that none may be handed out twice.

@@ -6,9 +6,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker::{
     Db, Entry, Error, History, IndexKind, Keyspace, KeyspaceOptions, Merge, Range, Snapshot,
@@ -374,4 +376,39 @@ fn a_snapshot_whose_pin_is_lost_is_refused() {
         catch_unwind(|| of_a_lost_pin(remove)).map_or(true, |found| found.is_some())
     });
     assert!(planted, "a pin that is lost must be missed");
+}
+
+/// The writer changes another keyspace all the time.
+#[test]
+fn damage_is_found_beside_a_busy_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let writer = Db::builder(&path).memory_budget(1 << 20).open().unwrap();
+    let still = writer.keyspace("still", KeyspaceOptions::default()).unwrap();
+    for number in 0..3000 {
+        still.insert(format!("key {number}"), [number as u8; 200]).unwrap();
+    }
+    writer.compact().unwrap();
+    let busy = writer.keyspace("busy", options("fdtree")).unwrap();
+    let follower = Db::builder(&path).follow(true).open().unwrap();
+    assert!(follower.check().unwrap().is_ok());
+    let data = std::fs::OpenOptions::new().read(true).write(true).open(path.join("data")).unwrap();
+    for block in 40..60 {
+        let (mut byte, at) = ([0], block * 4096 + 100);
+        data.read_exact_at(&mut byte, at).unwrap();
+        data.write_all_at(&[!byte[0]], at).unwrap();
+    }
+    let is_done = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                busy.insert("key", [1; 200]).unwrap();
+                writer.flush().unwrap();
+            }
+        });
+        let report = follower.check();
+        is_done.store(true, Ordering::Relaxed);
+        report
+    });
+    assert!(!report.unwrap().is_ok());
 }
