@@ -79,11 +79,13 @@ pub enum Bug {
     UnlistedReused,
     /// Other processes are let in while a reader uses places that pages were moved from.
     AloneTooShort,
+    /// A process that comes does not look for a checkpoint which its writer, who died, did not say.
+    UnsaidNotOpened,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::AcknowledgedBeforeSync,
         Self::ReusedBeforeCheckpoint,
         Self::PagesNotVerified,
@@ -120,6 +122,7 @@ impl Bug {
         Self::DoubtIgnored,
         Self::UnlistedReused,
         Self::AloneTooShort,
+        Self::UnsaidNotOpened,
     ];
 }
 

@@ -38,11 +38,21 @@ use crate::log::frames::Log;
 use crate::log::record::{Record, Unlisted};
 use crate::log::scan::{Position, scan};
 use crate::log::shared::LogEnd;
-use crate::log::superblock::Found;
+use crate::log::superblock::{Found, Superblock};
+use crate::media::Media;
 use crate::meeting::cells;
 use crate::meeting::member::Member;
 use crate::meeting::state::{Ending, State, heard, say};
 use crate::planted::{self, Bug};
+
+/// The end of the log of the newest checkpoint, which no process has said, and whether a
+/// transaction is prepared in it.
+pub(super) fn end_on_device(media: &dyn Media, newest: &Superblock) -> Result<(LogEnd, bool)> {
+    let records = scan(media, newest)?.records;
+    let prepares = records.iter().any(|(_, record)| matches!(record, Record::Prepare(..)));
+    let number = records.last().map_or(newest.number, |(number, _)| number + 1);
+    Ok((LogEnd { epoch: newest.epoch, number }, prepares))
+}
 
 impl Engine {
     /// Becomes the process that writes, through `file`, which is the same file opened for writing.
@@ -85,19 +95,22 @@ impl Engine {
 
     fn take_over(&self, member: &Member, file: Arc<dyn DeviceFile>) -> Result<bool> {
         // The state stays as it is: no other process has the lock.
-        let mut is_left = false;
+        let (mut is_left, mut is_there) = (false, true);
         if !self.is_unsaid(member) {
             let state = heard(member.shared(), member.store()).ok_or_else(|| self.unheard())?;
-            if !self.catch_up(state.end)? {
-                return Err(self.unheard());
-            }
+            is_there = self.catch_up(state.end)?;
             if state.ending == Ending::Doubtful {
                 return Err(Error::Poisoned);
             }
-            is_left = state.ending == Ending::Left;
+            // What was loaded here may be a checkpoint that was not said.
+            let is_said = self.core.lock().log.epoch == state.end.epoch;
+            is_left = state.ending == Ending::Left && is_said;
         }
         let is_written_on = planted::is(Bug::DeadWritersLogWrittenOn);
         let has_followed = !is_written_on && self.follow_unsaid()?;
+        if !is_there && !has_followed {
+            return Err(self.unheard());
+        }
         let mut core = self.core.lock();
         self.see_growth(&mut core)?;
         let (is_complete, unlisted) = core
@@ -130,7 +143,7 @@ impl Engine {
     /// A process may have died after it had written the superblock of a checkpoint and before it
     /// said so: follows that, and returns whether there was one. What this process writes before
     /// its own checkpoint is durable must not be where that one is.
-    fn follow_unsaid(&self) -> Result<bool> {
+    pub(super) fn follow_unsaid(&self) -> Result<bool> {
         let left = || {
             let how = "left by a process that died while it opened it: close it in all processes \
                        and open it for writing";
@@ -144,11 +157,8 @@ impl Engine {
         if newest.epoch == epoch {
             return Ok(false);
         }
-        let records = scan(&*self.media, &newest)?.records;
-        // Of a transaction that was prepared by who died, and of which no other process knows.
-        let prepares = records.iter().any(|(_, record)| matches!(record, Record::Prepare(..)));
-        let number = records.last().map_or(newest.number, |(number, _)| number + 1);
-        let end = LogEnd { epoch: newest.epoch, number };
+        // Perhaps of a transaction that was prepared by who died, and that no other process knows.
+        let (end, prepares) = end_on_device(&*self.media, &newest)?;
         if newest.epoch < epoch || prepares && !has_prepared || !self.catch_up(end)? {
             return Err(left());
         }

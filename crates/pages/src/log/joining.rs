@@ -1,6 +1,7 @@
 //! Opening a store that several processes have open: as the one that writes, or to follow it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_device::DeviceFile;
 use esker_device::process::Process;
@@ -10,6 +11,7 @@ use crate::engine::{Engine, Gated, Turns};
 use crate::error::{Error, Result, invalid};
 use crate::log::creation::{find_in, of_epoch};
 use crate::log::follow::load_to;
+use crate::log::handover::end_on_device;
 use crate::log::hold::check_sharing;
 use crate::log::opening::{Disk, allocation, engine, file_media, open_alone};
 use crate::log::shared::LogEnd;
@@ -19,12 +21,15 @@ use crate::media::gate::Gate;
 use crate::meeting::cells::Quiet;
 use crate::meeting::layout::{MEETING_BYTES, WRITE_LOCK, is_of, make};
 use crate::meeting::member::Member;
-use crate::meeting::state::heard;
+use crate::meeting::state::{State, heard};
 use crate::options::Options;
+use crate::planted::{self, Bug};
 use crate::version::tree::Releases;
 
 /// How often a process that begins to follow hears anew how far the log goes.
-const TRIES: u32 = 1000;
+const TRIES: u32 = 200;
+/// The first and the longest time between two of these.
+const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(5)];
 
 /// Opens what is in `file`, or makes a new store, as the process that writes it while others follow
 /// its log. Fails, and changes nothing, while another writes it, or while others still read
@@ -133,20 +138,45 @@ pub(crate) fn open_follower(
         let how = "written by no process that says how far its log goes: open it for writing first";
         locked(how)
     };
+    let [mut pause, longest] = PAUSES;
     for _ in 0..TRIES {
         let Some(state) = heard(&*shared, store) else { return unwritten() };
-        match follow_from(&file, &options, state.end) {
-            Ok(Some(engine)) => {
-                let member = Some(member);
-                return Ok(Arc::new(Engine { member, turns, ..engine }));
-            }
-            Ok(None) => {}
+        let (found, is_said) = match follow_from(&file, &options, state.end) {
+            Ok(None) => (follow_unsaid(&file, &options, &*shared, state)?, false),
             // After a power cut the state may be of commits that are lost.
             Err(Error::Corrupt { .. }) if !shared.is_locked(WRITE_LOCK)? => return unwritten(),
-            Err(error) => return Err(error),
+            found => (found?, true),
+        };
+        if let Some(engine) = found {
+            let engine = Arc::new(Engine { member: Some(member), turns, ..engine });
+            if !is_said && engine.may_write() {
+                engine.follow_dead_writer()?;
+            }
+            return Ok(engine);
         }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(longest);
     }
     if shared.is_locked(WRITE_LOCK)? { Err(Error::Busy) } else { unwritten() }
+}
+
+/// Opens the newest checkpoint where the process that took it has died before it said so; `None`
+/// where a process writes, or has written since `said`.
+fn follow_unsaid(
+    file: &Arc<dyn DeviceFile>,
+    options: &Options,
+    shared: &dyn Shared,
+    said: State,
+) -> Result<Option<Engine>> {
+    let unknown = FileMedia::new(Arc::clone(file), options.segment_bytes);
+    let Found::Superblock(newest) = find_in(&unknown)? else { return Ok(None) };
+    let is_written = shared.is_locked(WRITE_LOCK)? || heard(shared, newest.store) != Some(said);
+    if is_written || newest.epoch <= said.end.epoch || planted::is(Bug::UnsaidNotOpened) {
+        return Ok(None);
+    }
+    let media = FileMedia::new(Arc::clone(file), newest.segment_bytes);
+    let (end, _) = end_on_device(&media, &newest)?;
+    follow_from(file, options, end)
 }
 
 /// Opens a store up to this end of its log; `None` when it has no such log any more.

@@ -19,6 +19,8 @@ use crate::version::view::View;
 /// How often a reader begins again before it gives up: each time, the writer has taken a
 /// checkpoint meanwhile.
 const TRIES: u32 = 1000;
+/// After how many of these it looks whether the process that writes has died.
+const LOOKS: u32 = 50;
 
 impl Engine {
     /// Applies what is new, in a process that does not write. Returns `false` to try again.
@@ -57,8 +59,12 @@ impl Engine {
     /// [`Error::Busy`] when the writer takes one checkpoint after the other.
     pub(crate) fn pin_newest(&self) -> Result<(u64, View)> {
         let Some(member) = &self.member else { return Ok(self.versions.lock().pin()) };
-        for _ in 0..TRIES {
+        for at in 1..=TRIES {
             if !self.listen(member)? {
+                if at.is_multiple_of(LOOKS) {
+                    self.follow_dead_writer()?;
+                }
+                std::thread::yield_now();
                 continue;
             }
             let mut versions = self.versions.lock();

@@ -97,6 +97,33 @@ impl Engine {
         }
     }
 
+    /// The state may name a log that is not there any more, because processes have died one after
+    /// the other, each with a checkpoint that it did not say. Where no process writes, takes a
+    /// checkpoint of the newest one, which all others load; a process that may only read follows
+    /// it. Does nothing while another process writes.
+    ///
+    /// # Errors
+    /// Those of [`Engine::try_lead`].
+    pub(crate) fn follow_dead_writer(&self) -> Result<()> {
+        let Some(member) = self.taking_turns() else { return Ok(()) };
+        if !self.may_write() {
+            let _turn = member.turn();
+            if member.lock_lead()? {
+                let followed = self.follow_unsaid();
+                member.end_lead();
+                followed?;
+            }
+            return Ok(());
+        }
+        match self.to_write(Duration::ZERO) {
+            Err(Error::Busy) => Ok(()),
+            turn => {
+                drop(turn?);
+                self.step_down().map(drop)
+            }
+        }
+    }
+
     /// Begins to write if it is this process's turn.
     fn try_turn<'a>(&self, member: &'a Member) -> Result<Option<MutexGuard<'a, ()>>> {
         let file = self.turns.as_ref().and_then(Turns::file);

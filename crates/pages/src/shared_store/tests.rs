@@ -13,6 +13,7 @@ use esker_harness::planted::hunt;
 use esker_harness::random::Random;
 use esker_harness::violation::{Verdict, without_panic};
 
+mod joining_tests;
 mod poison_tests;
 mod prepared_tests;
 mod unlisted_tests;

@@ -63,6 +63,8 @@ pub(super) struct Meeting {
     shared: Arc<SharedFile>,
     /// Whether other processes had the store open when this one came.
     has_others: bool,
+    /// Until when opening waits.
+    until: Instant,
     /// What the store is closed with, once it is open.
     opened: Option<Opened>,
 }
@@ -233,7 +235,7 @@ impl Meeting {
             std::thread::sleep(PAUSE);
         }
         let has_others = has_other(&*shared)?;
-        let meeting = Self { path, shared, has_others, opened: None };
+        let meeting = Self { path, shared, has_others, until, opened: None };
         Ok(meeting.is_at_path().then_some(meeting))
     }
 
@@ -298,7 +300,7 @@ impl Meeting {
         lock: &LockFile,
         options: Options,
     ) -> Result<Option<(PageStore, Self)>> {
-        let opened = self.open_store(store, access, lock, options.clone());
+        let opened = self.open_in_time(store, access, lock, &options);
         if !matches!(opened, Ok(Some(_))) {
             self.remove();
         }
@@ -308,6 +310,25 @@ impl Meeting {
         self.opened = Some(Opened { store: store.to_owned(), writes, options, engine });
         self.shared.unlock(OPEN_LOCK)?;
         Ok(Some((opened, self)))
+    }
+
+    /// Waits while another process begins to write, or takes checkpoints.
+    fn open_in_time(
+        &self,
+        path: &Path,
+        access: Access,
+        lock: &LockFile,
+        options: &Options,
+    ) -> Result<Option<PageStore>> {
+        let until = self.until.max(Instant::now() + MOMENT / 4);
+        loop {
+            match self.open_store(path, access, lock, options.clone()) {
+                Err(Error::Busy) if self.has_others && Instant::now() < until => {
+                    std::thread::sleep(PAUSE);
+                }
+                opened => return opened,
+            }
+        }
     }
 
     fn open_store(

@@ -525,6 +525,28 @@ fn processes_that_are_killed_lose_no_commit_and_repeat_none() {
     assert_eq!(formats(&path), [1; 4]);
 }
 
+/// Processes that write are killed while one that does nothing has the store open: who comes next
+/// opens it, at once.
+#[test]
+fn who_comes_after_a_kill_opens_the_store_beside_an_idle_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, said) = (folder.path().join("store"), Said::open(folder.path()));
+    let idle = open(&path).unwrap();
+    for round in 0..30_u64 {
+        let before = said.sum();
+        let child = Other::start(folder.path(), "count", 1);
+        while said.sum() == before {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        std::thread::sleep(Duration::from_micros(round * 7919 % 20_000));
+        drop(child);
+        let next = open(&path).unwrap();
+        assert!(number_in(&next.store.begin_read().unwrap(), 0) >= said.sum());
+        next.close().unwrap();
+    }
+    idle.close().unwrap();
+}
+
 /// Of processes that all write for as long as they can, each has its turn.
 #[test]
 fn each_of_several_processes_has_its_turn() {
