@@ -117,14 +117,34 @@ impl Watcher {
         Ok(())
     }
 
+    /// Whether it has seen enough to mean something.
+    #[must_use]
+    pub fn has_seen_enough(&self) -> bool {
+        self.news > 20 && self.compared > 10 && self.refused < self.news
+    }
+
     fn look(&mut self) -> Verdict {
         self.db.refresh().map_err(reads)?;
         let snapshot = self.db.snapshot().map_err(reads)?;
         let Some(left) = self.db.open_keyspace(NAMES[0]).map_err(reads)? else { return Ok(()) };
         let Some(right) = self.db.open_keyspace(NAMES[1]).map_err(reads)? else { return Ok(()) };
+        // Where the writer lost the processor between two steps, its number may not be certain to
+        // be kept: then a snapshot is refused at last, and shows nothing wrong.
+        match self.read_all(snapshot, [&left, &right]) {
+            Err(Read::Refused) => {
+                self.refused += 1;
+                Ok(())
+            }
+            Err(Read::Broken(violation)) => Err(violation),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// The last batch as of a snapshot, and some reads.
+    fn read_all(&mut self, snapshot: Snapshot, [left, right]: [&Keyspace; 2]) -> Result<(), Read> {
         let mut last = 0;
-        for keyspace in [&left, &right] {
-            let found = snapshot.get(keyspace, "last").map_err(reads)?;
+        for keyspace in [left, right] {
+            let found = snapshot.get(keyspace, "last")?;
             let found = found.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
             ensure(last == 0 || last == found, Oracle::CommitsAreWhole, || {
                 format!("the follower sees batch {last} in one keyspace and {found} in another")
@@ -137,16 +157,7 @@ impl Watcher {
         self.news += u64::from(last > self.last);
         go_on(&mut self.state, self.last + 1..=last);
         self.last = last;
-        // Where the writer lost the processor between two steps, its number may not be certain to
-        // be kept: then a snapshot is refused at last, and shows nothing wrong.
-        match self.read(snapshot, &left) {
-            Err(Read::Refused) => {
-                self.refused += 1;
-                Ok(())
-            }
-            Err(Read::Broken(violation)) => Err(violation),
-            Ok(()) => Ok(()),
-        }
+        self.read(snapshot, left)
     }
 
     /// Some reads as of a snapshot of the last batch.

@@ -46,7 +46,13 @@ fn a_follower_sees_whole_batches_and_keeps_its_snapshots() {
     let random = Random::new(42);
     let mut counts = Counts::new("follow", "a process that is killed");
     let mut watcher: Option<Watcher> = None;
-    for cycle in 0..FOLLOWED * budget() {
+    // Longer on a machine that is busy.
+    let is_enough =
+        |watcher: &Option<Watcher>| watcher.as_ref().is_some_and(Watcher::has_seen_enough);
+    for cycle in 0..FOLLOWED * budget() * 10 {
+        if cycle >= FOLLOWED * budget() && is_enough(&watcher) {
+            break;
+        }
         let wait = Duration::from_micros(20_000 + random.below(200_000));
         let mut spawn = || kill::spawn_test("kill_child", &store);
         let mut meanwhile = || {
@@ -65,7 +71,7 @@ fn a_follower_sees_whole_batches_and_keeps_its_snapshots() {
     counts.add("states seen", watcher.news);
     counts.add("snapshots compared", watcher.compared);
     counts.add("reads refused", watcher.refused);
-    assert!(watcher.refused * 20 <= watcher.news, "{} reads were refused", watcher.refused);
-    assert!(watcher.news > 20 && watcher.compared > 10, "{} {}", watcher.news, watcher.compared);
+    let Watcher { news, compared, refused, .. } = &watcher;
+    assert!(watcher.has_seen_enough(), "{news} states, {compared} snapshots, {refused} refused");
     counts.record().unwrap();
 }
