@@ -412,3 +412,26 @@ fn damage_is_found_beside_a_busy_writer() {
     });
     assert!(!report.unwrap().is_ok());
 }
+
+/// One operation that is not flushed keeps the log, in which there is more than the follower has
+/// memory for.
+#[test]
+fn what_is_flushed_since_need_not_fit_the_memory() {
+    let device = MemoryDevice::new();
+    let builder = Db::builder_on(Arc::new(device.clone())).memory_budget(16 << 20);
+    let writer = builder.inline_merges(4).open().unwrap();
+    let cold = writer.keyspace("cold", KeyspaceOptions::default()).unwrap();
+    let hot = options("fdtree").memtable_bytes(Some(64 << 10));
+    let hot = writer.keyspace("hot", hot).unwrap();
+    cold.insert("key", "value").unwrap();
+    let builder = Db::builder_on(Arc::new(device)).memory_budget(1 << 20);
+    let follower = builder.follow(true).open().unwrap();
+    for number in 0..40_000_u32 {
+        hot.insert((number % 300).to_be_bytes(), [number as u8; 100]).unwrap();
+    }
+    follower.refresh().unwrap();
+    assert_eq!(follower.visible_seq(), writer.visible_seq());
+    let found = follower.open_keyspace("hot").unwrap().unwrap();
+    let last = 39_999_u32;
+    assert_eq!(found.get((last % 300).to_be_bytes()).unwrap(), Some(vec![last as u8; 100]));
+}

@@ -54,9 +54,13 @@ impl News {
             |known: &Arc<ManifestState>| !progress.is_broken && !begins_history(known, &state);
         if let Some(known) = progress.state.clone().filter(is_known) {
             let found =
-                Self::find_more(shared, follower, (&known, &state), &mut progress.is_broken)?;
-            if let Some(news) = found {
-                return Ok(news);
+                Self::find_more(shared, follower, (&known, &state), &mut progress.is_broken);
+            match found {
+                Ok(Some(news)) => return Ok(news),
+                Ok(None) => {}
+                Err(error) if error.may_be_reuse() || !progress.is_broken => return Err(error),
+                // What is flushed since may not fit the memory beside the older indexes.
+                Err(_) => {}
             }
         }
         progress.is_broken = true;
