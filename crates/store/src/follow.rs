@@ -87,9 +87,9 @@ pub(crate) fn refresh(shared: &Core) -> Result<()> {
     loop {
         let moved = shared.manifest.follow()?;
         tries += 1;
-        match step(shared, follower, &mut progress) {
-            Ok(is_certain) if is_certain || tries >= TRIES_MAX => break,
-            Ok(_) => {}
+        match step(shared, follower, &mut progress, tries >= TRIES_MAX) {
+            Ok(true) => break,
+            Ok(false) => {}
             Err(error) if !error.may_be_reuse() => return Err(error),
             Err(_) if tries >= TRIES_MAX => return Err(overtaken(shared)),
             Err(error) => {
@@ -108,12 +108,17 @@ pub(crate) fn refresh(shared: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Takes in what there is now. Whether its number is certain to be kept, as far as that can be.
-fn step(shared: &Core, follower: &Follower, progress: &mut Progress) -> Result<bool> {
+/// Takes in what there is now, if its number is certain to be kept, or can not be, or `at_all`:
+/// readers of a number that is not certain are refused later. Whether it has.
+fn step(shared: &Core, follower: &Follower, progress: &mut Progress, at_all: bool) -> Result<bool> {
     join(shared);
     let (snapshots, since) = (shared.snapshots(), shared.snapshots().now());
     let news = News::find(shared, follower, progress)?;
     let is_certain = snapshots.keep_next(news.last);
+    if !is_certain && !at_all && snapshots.passed().is_some() {
+        progress.is_broken = news.is_alone;
+        return Ok(false);
+    }
     let is_changed = news.is_changed;
     let state = Arc::clone(&news.state);
     news.take_in(shared, follower);
@@ -123,7 +128,7 @@ fn step(shared: &Core, follower: &Follower, progress: &mut Progress) -> Result<b
     }
     progress.state = Some(state);
     snapshots.forget_older(since);
-    Ok(is_certain || snapshots.passed().is_none())
+    Ok(true)
 }
 
 /// How far the follower is behind.

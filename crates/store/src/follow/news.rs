@@ -32,6 +32,9 @@ pub(super) struct News {
     pub last: Seq,
     /// The manifest has another state.
     pub is_changed: bool,
+    /// Whether operations are in these indexes alone: if they are not taken in, everything must be
+    /// read again.
+    pub is_alone: bool,
     /// Indexes that are read in the place of others.
     replaced: Vec<Replaced>,
     created: Vec<Arc<Slot>>,
@@ -107,8 +110,9 @@ impl News {
         *is_broken = false;
         let is_gone = |slot: &&Arc<Slot>| !state.keyspaces.contains_key(&slot.id);
         let dropped = slots.values().filter(is_gone).cloned().collect();
-        let is_changed = !Arc::ptr_eq(known, state);
-        Ok(Some(Self { state: Arc::clone(state), last, is_changed, replaced, created, dropped }))
+        let (is_changed, is_alone) = (!Arc::ptr_eq(known, state), !created.is_empty());
+        let state = Arc::clone(state);
+        Ok(Some(Self { state, last, is_changed, is_alone, replaced, created, dropped }))
     }
 
     /// Reads everything.
@@ -144,7 +148,8 @@ impl News {
             }
         }
         let dropped = slots.into_values().collect();
-        Ok(Self { state, last, is_changed: true, replaced, created, dropped })
+        let (is_changed, is_alone) = (true, true);
+        Ok(Self { state, last, is_changed, is_alone, replaced, created, dropped })
     }
 
     /// Makes them visible, all at one moment.
