@@ -425,13 +425,18 @@ fn making_a_store_shorter_waits_for_the_others_and_says_so() {
     while !is_commit(&said.next().unwrap().unwrap()) {}
     let connection = share(&path).unwrap();
     let compact = || connection.query_row("PRAGMA esker_compact", [], |_| Ok(()));
-    let begun = Instant::now();
+    // What the child says is not read here, so it must not fill the pipe.
+    let reading = std::thread::spawn(move || said.map_while(Result::ok).count());
+    let rows = || number(&connection, "SELECT count(*) FROM log");
+    let (begun, before) = (Instant::now(), rows());
     let refused = compact().unwrap_err();
+    assert!(rows() > before + 20, "the others did not write while it waited");
     assert!(refused.to_string().contains("open in other processes"), "{refused}");
     assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
     assert!(begun.elapsed() > Duration::from_secs(4), "it did not wait");
     child.kill().unwrap();
     child.wait().unwrap();
+    reading.join().unwrap();
     compact().unwrap();
     add(&connection, 0).unwrap();
     drop(connection);

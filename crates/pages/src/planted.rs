@@ -79,8 +79,8 @@ pub enum Bug {
     UnlistedReused,
     /// Other processes are let in while a reader uses places that pages were moved from.
     AloneTooShort,
-    /// A process that comes does not look for a checkpoint which its writer, who died, did not say.
-    UnsaidNotOpened,
+    /// A process does not say a checkpoint that one has left which died, and none looks for it.
+    UnsaidNotSaid,
 }
 
 impl Bug {
@@ -122,7 +122,7 @@ impl Bug {
         Self::DoubtIgnored,
         Self::UnlistedReused,
         Self::AloneTooShort,
-        Self::UnsaidNotOpened,
+        Self::UnsaidNotSaid,
     ];
 }
 

@@ -65,7 +65,7 @@ fn planted_bugs_are_found() {
         Bug::DoubtIgnored,
         Bug::UnlistedReused,
         Bug::AloneTooShort,
-        Bug::UnsaidNotOpened,
+        Bug::UnsaidNotSaid,
     ];
     for bug in Bug::ALL.into_iter().filter(|bug| !elsewhere.contains(bug)) {
         let found = hunt(bug, 0..60, |seed, counts| explore(*seed, 150, counts));

@@ -25,31 +25,47 @@ impl Engine {
     /// [`Error::Locked`] while another process has the store open; those of [`Engine::to_write`].
     pub(crate) fn begin_alone(&self, patience: Duration) -> Result<()> {
         let until = Instant::now() + patience;
-        let _turn = self.to_write(patience)?;
+        let left = || until.saturating_duration_since(Instant::now());
         let Some(member) = self.member.as_ref().filter(|_| self.turns.is_some()) else {
-            return Ok(());
+            return self.check_process();
         };
-        if self.core.lock().is_alone() {
-            return Ok(());
-        }
         loop {
-            if member.shared().try_lock(OPEN_LOCK)? {
-                if !has_other(member.shared())? {
-                    break;
+            // While others have it open they write: the writing is not kept from them.
+            if !has_other(member.shared())? {
+                let is_alone = self.try_alone(member, left())?;
+                if is_alone {
+                    return Ok(());
                 }
-                member.shared().unlock(OPEN_LOCK)?;
+                self.pass_on_without_thread();
             }
-            if Instant::now() >= until {
+            if left().is_zero() {
                 let how = "open in other processes, and moving pages needs it for one: close it \
                            there and try again";
                 return Err(Error::Locked { file: self.media.name().to_owned(), how });
             }
             std::thread::sleep(PAUSE);
         }
-        if let Some(shared) = &mut self.core.lock().shared {
-            shared.is_alone = true;
+    }
+
+    /// Takes the writing and the lock of who opens the store, unless another process has come.
+    fn try_alone(&self, member: &Member, patience: Duration) -> Result<bool> {
+        let _turn = self.to_write(patience)?;
+        let mut core = self.core.lock();
+        if let Some(shared) = core.shared.as_mut().filter(|shared| shared.is_alone) {
+            shared.needs_alone = true;
+            return Ok(true);
         }
-        Ok(())
+        if !member.shared().try_lock(OPEN_LOCK)? {
+            return Ok(false);
+        }
+        if has_other(member.shared())? {
+            member.shared().unlock(OPEN_LOCK)?;
+            return Ok(false);
+        }
+        if let Some(shared) = &mut core.shared {
+            (shared.is_alone, shared.needs_alone) = (true, true);
+        }
+        Ok(true)
     }
 
     /// Pages have been moved: lets other processes open the store again, now or when nothing of
@@ -59,7 +75,13 @@ impl Engine {
     /// As [`crate::PageStore::checkpoint`].
     pub(crate) fn end_alone(&self) -> Result<()> {
         let Some(member) = &self.member else { return Ok(()) };
-        self.is_alone_no_more(&mut self.core.lock(), member)?;
+        {
+            let mut core = self.core.lock();
+            if let Some(shared) = &mut core.shared {
+                shared.needs_alone = false;
+            }
+            self.is_alone_no_more(&mut core, member)?;
+        }
         self.pass_on_without_thread();
         Ok(())
     }
@@ -73,7 +95,8 @@ impl Engine {
         if !core.is_alone() {
             return Ok(true);
         }
-        if core.mover.is_any() || core.is_saving {
+        let is_needed = core.shared.as_ref().is_some_and(|shared| shared.needs_alone);
+        if is_needed || core.mover.is_any() || core.is_saving {
             return Ok(false);
         }
         if !planted::is(Bug::AloneTooShort) {

@@ -95,7 +95,7 @@ impl Engine {
 
     fn take_over(&self, member: &Member, file: Arc<dyn DeviceFile>) -> Result<bool> {
         // The state stays as it is: no other process has the lock.
-        let (mut is_left, mut is_there) = (false, true);
+        let (mut is_left, mut is_there, mut is_said) = (false, true, true);
         if !self.is_unsaid(member) {
             let state = heard(member.shared(), member.store()).ok_or_else(|| self.unheard())?;
             is_there = self.catch_up(state.end)?;
@@ -103,7 +103,7 @@ impl Engine {
                 return Err(Error::Poisoned);
             }
             // What was loaded here may be a checkpoint that was not said.
-            let is_said = self.core.lock().log.epoch == state.end.epoch;
+            is_said = self.core.lock().log.epoch == state.end.epoch;
             is_left = state.ending == Ending::Left && is_said;
         }
         let is_written_on = planted::is(Bug::DeadWritersLogWrittenOn);
@@ -112,6 +112,11 @@ impl Engine {
             return Err(self.unheard());
         }
         let mut core = self.core.lock();
+        if (has_followed || !is_said) && !planted::is(Bug::UnsaidNotSaid) {
+            // Before the superblock that was said last is written over: where this process dies as
+            // well, the next one finds this.
+            self.say(&core, member, Ending::None);
+        }
         self.see_growth(&mut core)?;
         let (is_complete, unlisted) = core
             .shared

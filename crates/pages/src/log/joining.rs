@@ -171,7 +171,7 @@ fn follow_unsaid(
     let unknown = FileMedia::new(Arc::clone(file), options.segment_bytes);
     let Found::Superblock(newest) = find_in(&unknown)? else { return Ok(None) };
     let is_written = shared.is_locked(WRITE_LOCK)? || heard(shared, newest.store) != Some(said);
-    if is_written || newest.epoch <= said.end.epoch || planted::is(Bug::UnsaidNotOpened) {
+    if is_written || newest.epoch <= said.end.epoch || planted::is(Bug::UnsaidNotSaid) {
         return Ok(None);
     }
     let media = FileMedia::new(Arc::clone(file), newest.segment_bytes);

@@ -67,6 +67,8 @@ pub(crate) struct SharedCore {
     pub(crate) unlisted: Unlisted,
     /// Whether this process keeps all others from opening the store ([`crate::log::alone`]).
     pub(crate) is_alone: bool,
+    /// Whether it moves pages still.
+    pub(crate) needs_alone: bool,
 }
 
 impl SharedCore {
@@ -82,6 +84,7 @@ impl SharedCore {
             is_complete: false,
             unlisted: Unlisted::default(),
             is_alone: false,
+            needs_alone: false,
         }
     }
 }

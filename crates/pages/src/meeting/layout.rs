@@ -41,6 +41,8 @@ const VERSIONS: u64 = (1 << 48) - 1;
 
 /// The first word of the identity of the store's file.
 const FILE: usize = 4;
+/// Its place in bytes.
+pub(crate) const FILE_BYTES: u64 = FILE as u64 * 8;
 /// The first word of the state.
 pub(super) const STATE: usize = 16;
 /// The word of the newest version when a process last asked which versions are read.
@@ -143,6 +145,18 @@ pub(crate) fn say_file(shared: &dyn Shared, id: [u64; 2]) {
 pub(crate) fn is_of_other_file(shared: &dyn Shared, id: [u64; 2]) -> bool {
     let said = [FILE, FILE + 1].map(|at| shared.load(at));
     said != id && said != [0, 0]
+}
+
+/// As [`is_of_other_file`], for the bytes from [`FILE_BYTES`] on.
+pub(crate) fn is_other_file(said: [u8; 16], id: [u64; 2]) -> bool {
+    let said = u128::from_le_bytes(said);
+    let [first, second] = id.map(u128::from);
+    said != 0 && said != first | second << 64
+}
+
+/// The locks of all cells.
+pub(crate) fn cell_locks() -> impl Iterator<Item = u64> {
+    (0..CELLS).map(cell_lock)
 }
 
 /// Makes the file one of this store, with no process in it. Only who has [`WRITE_LOCK`], while no

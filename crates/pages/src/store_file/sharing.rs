@@ -33,6 +33,7 @@ use rustix::fs::{
     Access as RightsWanted, AtFlags, CWD, FlockOperation, Mode, accessat, fchmod, fchown, flock,
     fstat,
 };
+use rustix::io::{Errno, pread};
 use rustix::process::{Gid, Uid, geteuid};
 
 use super::{FileId, Missing, failed, make_missing, open_to_lock, place, refused, wait_for};
@@ -42,7 +43,9 @@ use crate::log::joining::{open_first, open_next};
 use crate::log::superblock::{Found, SUPERBLOCKS_BYTES, Superblock, find};
 use crate::log::unsaid::open_unsaid;
 use crate::meeting::cells::has_other;
-use crate::meeting::layout::{MEETING_BYTES, OPEN_LOCK, is_of_other_file, say_file};
+use crate::meeting::layout::{
+    FILE_BYTES, MEETING_BYTES, OPEN_LOCK, cell_locks, is_of_other_file, is_other_file, say_file,
+};
 use crate::meeting::state::has_no_state;
 use crate::options::{Allocation, Options, Processes};
 use crate::store::PageStore;
@@ -55,6 +58,9 @@ const MOMENT: Duration = Duration::from_secs(2);
 const REPLACED_MAX: u32 = 100;
 /// How a store is open that processes which read cannot share.
 const HELD: &str = "open in a process that does not share it";
+/// How a store is open that a process wants to be the first to share.
+const HELD_OTHERWISE: &str = "open in a process that does not share it, perhaps only to read, \
+                              as it is asked not to or may not write beside it: close it there";
 
 /// The meeting file of a store, while this process has the store open.
 #[derive(Debug)]
@@ -91,17 +97,29 @@ fn meeting_path(path: &Path) -> PathBuf {
 /// store's file, and keeps others from beginning to share it.
 pub(super) fn check_unshared(path: &Path, id: FileId) -> Result<()> {
     let meeting = meeting_path(path);
-    if !meeting.exists() {
+    // What is there may be another file, or of another user, or on a medium that is read-only.
+    if !fs::symlink_metadata(&meeting).is_ok_and(|found| found.is_file()) {
         return Ok(());
     }
-    let shared = match SharedFile::open_existing(&meeting, MEETING_BYTES) {
-        Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(()),
-        shared => shared?,
+    let lock = match LockFile::open(|| open_to_lock(&meeting, Access::Read)) {
+        Err(Error::Device(error)) if error.source.kind() == io::ErrorKind::NotFound => {
+            return Ok(());
+        }
+        lock => lock?,
     };
-    if is_of_other_file(&shared, [id.0, id.1]) || !has_other(&shared)? {
+    let looked = |errno: Errno| failed(&meeting, errno.into());
+    let mut said = [0; 16];
+    let read = pread(&lock, &mut said, FILE_BYTES).map_err(looked)?;
+    let is_other = read == said.len() && is_other_file(said, [id.0, id.1]);
+    let mut is_used = false;
+    for byte in cell_locks() {
+        is_used |= lock.is_byte_locked(byte).map_err(looked)?;
+    }
+    if is_other || !is_used {
         return Ok(());
     }
-    let how = "open in processes that share it: open it in the same way as they do";
+    let how = "open in processes that share it: open it in the same way as they do, with the right \
+               to write the file of this name and -esker";
     Err(Error::Locked { file: path.display().to_string(), how })
 }
 
@@ -146,7 +164,11 @@ pub(super) fn lock(
 pub fn can_be_shared(path: &Path, options: &Options) -> bool {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let (folder, meeting) = (folder.unwrap_or_else(|| Path::new(".")), meeting_path(path));
-    let may_meet = if meeting.exists() {
+    let found = fs::symlink_metadata(&meeting);
+    if found.as_ref().is_ok_and(|found| !found.is_file()) {
+        return false;
+    }
+    let may_meet = if found.is_ok() {
         may(&meeting, RightsWanted::READ_OK | RightsWanted::WRITE_OK)
     } else {
         may(folder, RightsWanted::WRITE_OK)
@@ -262,7 +284,10 @@ impl Meeting {
         }
         // A process that has died may have its lock for a moment still.
         let left = until.saturating_duration_since(Instant::now());
-        wait_for(lock, path, Access::Write, left.max(MOMENT / 20))
+        wait_for(lock, path, Access::Write, left.max(MOMENT / 20)).map_err(|error| match error {
+            Error::Locked { file, .. } => Error::Locked { file, how: HELD_OTHERWISE },
+            error => error,
+        })
     }
 
     /// Gives the file the owner and the rights of the store's, so that those who may write the one

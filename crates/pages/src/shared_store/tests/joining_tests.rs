@@ -104,6 +104,6 @@ fn a_checkpoint_that_was_not_said_is_looked_for() {
         all_deaths();
         Ok(())
     };
-    let found = hunt(0..1_u64, |body| with(Bug::UnsaidNotOpened, body), attempt);
+    let found = hunt(0..1_u64, |body| with(Bug::UnsaidNotSaid, body), attempt);
     found.unwrap_or_else(|violation| panic!("{violation}"));
 }

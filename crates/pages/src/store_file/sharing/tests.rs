@@ -4,6 +4,7 @@ use std::process::{self, Command, Stdio};
 use std::time::Instant;
 
 mod alone_tests;
+mod beside_tests;
 
 use super::super::{LockedFile, StoreFile};
 use super::*;
@@ -248,51 +249,6 @@ fn who_reads_first_may_begin_to_write() {
     // The last one may not write, so the store says still that it is shared.
     assert!(formats(&path).contains(&3));
     check_alone(&path, 1);
-}
-
-/// A file in the place of one that is open is another store, and has a meeting of its own.
-#[test]
-fn a_file_in_the_place_of_an_open_one_is_another_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let first = open(&path).unwrap();
-    add(&first.store, 1, Durability::Full).unwrap();
-    let away = folder.path().join("away");
-    fs::rename(&path, &away).unwrap();
-    let second = open(&path).unwrap();
-    let third = open(&path).unwrap();
-    assert_eq!(add(&second.store, 1, Durability::Full).unwrap(), 1);
-    assert_eq!(add(&third.store, 1, Durability::Full).unwrap(), 2);
-    assert_eq!(add(&first.store, 1, Durability::Full).unwrap(), 2);
-    assert!(matches!(
-        StoreFile::open(&away, Missing::Fail, many().processes(Processes::One)),
-        Err(Error::Locked { .. })
-    ));
-    first.close().unwrap();
-    assert_eq!(add(&third.store, 1, Durability::Full).unwrap(), 3);
-    second.close().unwrap();
-    third.close().unwrap();
-    assert!(!meeting_path(&path).exists());
-    check_alone(&path, 3);
-    check_alone(&away, 2);
-}
-
-/// What is made for the store has its rights, whatever those of this process would be.
-#[test]
-fn the_meeting_file_has_the_rights_of_the_store() {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    open(&path).unwrap().close().unwrap();
-    for mode in [0o600, 0o664] {
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        let file = open(&path).unwrap();
-        let (store, meeting) = (fs::metadata(&path).unwrap(), fs::metadata(meeting_path(&path)));
-        let meeting = meeting.unwrap();
-        assert_eq!(meeting.mode() & 0o777, mode);
-        assert_eq!((meeting.uid(), meeting.gid()), (store.uid(), store.gid()));
-        file.close().unwrap();
-    }
 }
 
 #[test]
