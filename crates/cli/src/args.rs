@@ -13,7 +13,7 @@ use esker_terminal::output::Output;
 
 use crate::commands::bounds::Bounds;
 use crate::commands::version::{self, Version};
-use crate::commands::{changes, history, keep};
+use crate::commands::{changes, history, keep, top};
 use crate::text::{self, Format};
 
 const ABOUT: &str = "An embedded ordered key-value store, from the command line";
@@ -108,6 +108,9 @@ pub(crate) enum Command {
     Keyspaces(Keyspaces),
     /// Print statistics: sizes, levels, compaction, I/O
     Stats(Stats),
+    /// Show a store at work while a program has it open, once a second
+    #[command(long_about = top::HELP)]
+    Top(top::Top),
     /// Verify a store or a backup; prints damage as file@offset: message
     Check(Check),
     /// Compact all levels into one and return free space to the file system

@@ -20,6 +20,7 @@ mod single;
 pub(crate) mod sqlite;
 mod stats;
 mod time;
+pub(crate) mod top;
 pub(crate) mod version;
 
 use std::path::Path;
@@ -51,6 +52,7 @@ pub(crate) fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Erase(args)) => keep::erase(&args),
         Some(Command::Keyspaces(args)) => keyspaces::run(&args),
         Some(Command::Stats(args)) => stats::run(&args),
+        Some(Command::Top(args)) => top::run(&args),
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Compact(args)) => compact::run(&args),
         Some(Command::Backup(args)) => backup::backup(&args),

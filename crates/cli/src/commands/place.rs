@@ -17,10 +17,20 @@ pub(super) fn open(path: &Path) -> Result<Db, Failure> {
 
 /// Opens a store that must exist, and writes nothing.
 pub(super) fn open_to_read(path: &Path) -> Result<Db, Failure> {
-    // Room for all that the log holds, because nothing can be flushed.
-    let memory = MEMORY_BUDGET_DEFAULT.saturating_add(log_bytes(path).saturating_mul(8));
-    let builder = Db::builder(path).read_only(true).memory_budget(memory.min(1 << 44));
+    let builder = Db::builder(path).read_only(true).memory_budget(memory_to_read(path));
     builder.open().map_err(|error| refused(path, error))
+}
+
+/// Opens a store that must exist, writes nothing, and keeps nobody from writing.
+pub(super) fn open_to_follow(path: &Path) -> Result<Db, Failure> {
+    let builder = Db::builder(path).follow(true).memory_budget(memory_to_read(path));
+    builder.open().map_err(|error| refused(path, error))
+}
+
+/// Room for all that the log holds, because nothing can be flushed.
+fn memory_to_read(path: &Path) -> u64 {
+    let memory = MEMORY_BUDGET_DEFAULT.saturating_add(log_bytes(path).saturating_mul(8));
+    memory.min(1 << 44)
 }
 
 /// The length of a store's log.

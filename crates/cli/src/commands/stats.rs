@@ -7,7 +7,7 @@ use esker_terminal::exit::Failure;
 use esker_terminal::output::Output;
 use esker_terminal::table::Table;
 use indicatif::{HumanBytes, HumanCount};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{open_to_read, version};
 use crate::args;
@@ -43,15 +43,15 @@ pub(super) fn run(args: &args::Stats) -> Result<(), Failure> {
     output.flush()
 }
 
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     HumanBytes(count).to_string()
 }
 
-fn count(count: u64) -> String {
+pub(super) fn count(count: u64) -> String {
     HumanCount(count).to_string()
 }
 
-fn keyspaces_table(stats: &Stats) -> Table {
+pub(super) fn keyspaces_table(stats: &Stats) -> Table {
     let mut table = Table::new(&[
         "keyspace",
         "index",
@@ -178,7 +178,7 @@ fn held(stats: &Stats) -> Vec<String> {
     lines
 }
 
-fn levels_table(stats: &Stats) -> Table {
+pub(super) fn levels_table(stats: &Stats) -> Table {
     let mut table = Table::new(&["level", "blocks", "size", "puts", "tombstones"]);
     for keyspace in &stats.keyspaces {
         for level in &keyspace.levels {
@@ -260,7 +260,7 @@ fn as_json(stats: &Stats) -> Value {
     });
     json!({
         "keyspaces": stats.keyspaces.iter().map(keyspace_as_json).collect::<Vec<_>>(),
-        "io": io.collect::<serde_json::Map<_, _>>(),
+        "io": io.collect::<Map<_, _>>(),
         "user_bytes_written": stats.user_bytes_written,
         "space": {
             "data_file_bytes": stats.space.data_file_bytes,
@@ -288,7 +288,7 @@ fn as_json(stats: &Stats) -> Value {
             "backup": stats.pins.backup,
             "log_keyspace": stats.pins.log_keyspace,
         },
-        "waits": waits.collect::<serde_json::Map<_, _>>(),
+        "waits": waits.collect::<Map<_, _>>(),
         "transactions": {
             "live": stats.transactions.live,
             "conflicts": stats.transactions.conflicts,
@@ -301,6 +301,13 @@ fn as_json(stats: &Stats) -> Value {
 }
 
 fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
+    let mut object = content_as_json(keyspace);
+    object.extend(work_as_json(keyspace));
+    object.into()
+}
+
+/// What a keyspace holds: another process reads it from the store.
+pub(super) fn content_as_json(keyspace: &KeyspaceStats) -> Map<String, Value> {
     let levels = keyspace.levels.iter().map(|level| {
         json!({
             "rank": level.rank,
@@ -310,45 +317,62 @@ fn keyspace_as_json(keyspace: &KeyspaceStats) -> Value {
             "tombstones": level.tombstones,
         })
     });
-    json!({
-        "name": keyspace.name,
-        "index": keyspace.index.to_string(),
-        "entries_estimate": keyspace.entries_estimate,
-        "compression": keyspace.compression.to_string(),
-        "history_from": keyspace.history_from,
-        "past_indexes": version::past_indexes(keyspace),
-        "data_bytes": keyspace.data_bytes,
-        "stored_bytes": keyspace.stored_bytes,
-        "value_bytes": keyspace.value_bytes,
-        "levels": levels.collect::<Vec<_>>(),
-        "lsm": keyspace.lsm.as_ref().map(lsm::as_json),
-        "sorted_runs": keyspace.sorted_runs,
-        "memtable_bytes": keyspace.memtable_bytes,
-        "memtable_entries": keyspace.memtable_entries,
-        "shape": {
-            "growth": keyspace.shape.growth,
-            "upper_levels": keyspace.shape.upper_levels,
-            "sorted_runs": keyspace.shape.sorted_runs,
-            "memtable_bytes": keyspace.shape.memtable_bytes,
-        },
-        "merges": keyspace.merges,
-        "stalled": keyspace.stalled,
-        "removed_ranges": keyspace.removed_ranges,
-        "flushing": keyspace.flushing,
-        "merge": keyspace.merge.as_ref().map(|merge| json!({
+    fields([
+        ("name", json!(keyspace.name)),
+        ("index", json!(keyspace.index.to_string())),
+        ("entries_estimate", json!(keyspace.entries_estimate)),
+        ("compression", json!(keyspace.compression.to_string())),
+        ("history_from", json!(keyspace.history_from)),
+        ("data_bytes", json!(keyspace.data_bytes)),
+        ("stored_bytes", json!(keyspace.stored_bytes)),
+        ("value_bytes", json!(keyspace.value_bytes)),
+        ("levels", levels.collect()),
+        ("sorted_runs", json!(keyspace.sorted_runs)),
+        ("memtable_bytes", json!(keyspace.memtable_bytes)),
+        ("memtable_entries", json!(keyspace.memtable_entries)),
+        ("merges", json!(keyspace.merges)),
+        ("removed_ranges", json!(keyspace.removed_ranges)),
+    ])
+}
+
+/// What is done in a keyspace, and what comes next: the process that writes knows it.
+fn work_as_json(keyspace: &KeyspaceStats) -> Map<String, Value> {
+    let shape = json!({
+        "growth": keyspace.shape.growth,
+        "upper_levels": keyspace.shape.upper_levels,
+        "sorted_runs": keyspace.shape.sorted_runs,
+        "memtable_bytes": keyspace.shape.memtable_bytes,
+    });
+    let merge = keyspace.merge.as_ref().map(|merge| {
+        json!({
             "full": merge.full,
             "levels": merge.levels,
             "written_bytes": merge.written_bytes,
             "input_bytes": merge.input_bytes,
-        })),
-        "next": keyspace.next.map(|next| json!({
+        })
+    });
+    let next = keyspace.next.map(|next| {
+        json!({
             "after_bytes": next.after_bytes,
             "flush_bytes": next.flush_bytes,
             "merge_bytes": next.merge_bytes,
             "merge_levels": next.merge_levels,
             "merge_is_full": next.merge_is_full,
-        })),
-        "kept_versions": keyspace.kept_versions,
-        "replaced_bytes": keyspace.replaced_bytes,
-    })
+        })
+    });
+    fields([
+        ("past_indexes", version::past_indexes(keyspace).into()),
+        ("lsm", json!(keyspace.lsm.as_ref().map(lsm::as_json))),
+        ("shape", shape),
+        ("stalled", json!(keyspace.stalled)),
+        ("flushing", json!(keyspace.flushing)),
+        ("merge", json!(merge)),
+        ("next", json!(next)),
+        ("kept_versions", json!(keyspace.kept_versions)),
+        ("replaced_bytes", json!(keyspace.replaced_bytes)),
+    ])
+}
+
+fn fields<const N: usize>(named: [(&str, Value); N]) -> Map<String, Value> {
+    named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -25,5 +25,7 @@ mod scan;
 mod single;
 mod sqlite;
 mod support;
+mod terminal;
 mod time_travel;
+mod top;
 mod usage;

@@ -60,6 +60,7 @@ fn every_option_is_documented() {
         "erase",
         "keyspaces",
         "stats",
+        "top",
         "check",
         "compact",
         "permute",

@@ -10,6 +10,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use esker_terminal::redraw;
 use esker_terminal::signals::{Interrupt, Patience};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
@@ -44,8 +45,7 @@ pub(super) enum Typed {
 
 /// Whether standard input and output are a terminal that can show a screen.
 pub(crate) fn is_possible() -> bool {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    stdin().is_terminal() && stdout().is_terminal() && !dumb
+    stdin().is_terminal() && redraw::is_possible()
 }
 
 /// Whether the terminal is large enough for everything.
