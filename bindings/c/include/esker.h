@@ -52,6 +52,11 @@ typedef enum esker_code {
   // The store was opened by the parent of this process, before a `fork`. Handles can be freed
   // here, which does nothing, and are of no other use.
   ESKER_FORKED = 17,
+  // A follower's snapshot or range is older than what the writer keeps: begin again with a new
+  // one.
+  ESKER_TOO_OLD = 18,
+  // A follower has read blocks many times that the writer had used again: try again.
+  ESKER_OVERTAKEN = 19,
 } esker_code;
 
 // The point at which a write returns.
@@ -202,10 +207,13 @@ typedef struct esker_options {
   // Not 0: the store must exist, none is created.
   int32_t must_exist;
   // Not 0: the store is only read, and nothing is written; it must exist. Works on a medium that
-  // cannot be written to.
+  // cannot be written to. Where a process has it open for writing, as with `follow`; else no
+  // process can open it for writing meanwhile.
   int32_t read_only;
-  // Reserved: zero.
-  int32_t reserved_here;
+  // Not 0: as `read_only`, and no process is kept from writing: the store is read without a
+  // lock, as of the moment at which it was opened, or of the last `esker_refresh`. The memory
+  // budget should be as large as that of the process that writes.
+  int32_t follow;
   // Reserved: zeros.
   uint64_t reserved[3];
 } esker_options;
@@ -269,6 +277,20 @@ typedef struct esker_difference {
   // Its length.
   size_t after_len;
 } esker_difference;
+
+// How far a store that is followed is behind the process that writes it.
+typedef struct esker_lag_report {
+  // Operations that the writer has passed on to the operating system and that are not visible
+  // here; 0 where `is_known` is false.
+  uint64_t operations;
+  // Time since it has last caught up, in microseconds.
+  uint64_t micros_since_refresh;
+  // Whether the store is followed. If not, all else is 0.
+  bool is_followed;
+  // Whether `operations` is known. It is not where no writer tells it: there is none, or the
+  // file `followers` of the store cannot be used.
+  bool is_known;
+} esker_lag_report;
 
 // A change of a key. Its bytes belong to the changes that it came from, and are valid until the
 // next call with those.
@@ -615,6 +637,28 @@ const char *esker_error_message(const struct esker_error *error);
 // # Safety
 // `error` is null or an error that has not been freed.
 void esker_error_free(struct esker_error *error);
+
+// Catches up with the process that writes the store: everything that it had passed on to the
+// operating system before is visible afterwards. `version`, which may be null, is the number of
+// the newest commit that is. Does nothing where the store is not followed.
+//
+// Costs some ten small reads where nothing is new; else in proportion to what is new. After an
+// error, reads see what they saw before. `ESKER_INVALID` says that the memory budget has no room
+// for what the writer has not flushed.
+//
+// # Safety
+// `db` is a store; the other pointers are null or can be written to.
+enum esker_code esker_refresh(const struct esker_db *db,
+                              uint64_t *version,
+                              struct esker_error **error);
+
+// How far the store is behind the process that writes it. No I/O.
+//
+// # Safety
+// `db` is a store; the other pointers are null or can be written to.
+enum esker_code esker_lag(const struct esker_db *db,
+                          struct esker_lag_report *report,
+                          struct esker_error **error);
 
 // The newest version: the number of the last commit, as `esker_past_at` takes it.
 //

@@ -52,10 +52,13 @@ pub struct esker_options {
     /// Not 0: the store must exist, none is created.
     pub must_exist: i32,
     /// Not 0: the store is only read, and nothing is written; it must exist. Works on a medium that
-    /// cannot be written to.
+    /// cannot be written to. Where a process has it open for writing, as with `follow`; else no
+    /// process can open it for writing meanwhile.
     pub read_only: i32,
-    /// Reserved: zero.
-    pub reserved_here: i32,
+    /// Not 0: as `read_only`, and no process is kept from writing: the store is read without a
+    /// lock, as of the moment at which it was opened, or of the last `esker_refresh`. The memory
+    /// budget should be as large as that of the process that writes.
+    pub follow: i32,
     /// Reserved: zeros.
     pub reserved: [u64; 3],
 }
@@ -115,7 +118,7 @@ pub unsafe extern "C" fn esker_open(
 fn open(path: &Path, options: Option<&esker_options>) -> Result<Db> {
     let mut builder = Db::builder(path);
     if let Some(options) = options {
-        if options.reserved != [0; 3] || options.reserved_here != 0 {
+        if options.reserved != [0; 3] {
             return Err(Failure::invalid("reserved fields of esker_options must be zeros"));
         }
         if options.memory_budget != 0 {
@@ -127,7 +130,8 @@ fn open(path: &Path, options: Option<&esker_options>) -> Result<Db> {
         if let Some(durability) = durability(options.durability)? {
             builder = builder.durability(durability);
         }
-        builder = builder.create(options.must_exist == 0).read_only(options.read_only != 0);
+        builder = builder.create(options.must_exist == 0);
+        builder = builder.read_only(options.read_only != 0).follow(options.follow != 0);
     }
     Ok(builder.open()?)
 }

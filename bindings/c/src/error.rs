@@ -49,12 +49,18 @@ pub enum esker_code {
     /// The store was opened by the parent of this process, before a `fork`. Handles can be freed
     /// here, which does nothing, and are of no other use.
     ESKER_FORKED = 17,
+    /// A follower's snapshot or range is older than what the writer keeps: begin again with a new
+    /// one.
+    ESKER_TOO_OLD = 18,
+    /// A follower has read blocks many times that the writer had used again: try again.
+    ESKER_OVERTAKEN = 19,
 }
 
 use esker_code::{
     ESKER_CLOSED, ESKER_CONFLICT, ESKER_DAMAGED, ESKER_FORKED, ESKER_FULL, ESKER_INVALID, ESKER_IO,
     ESKER_LOCKED, ESKER_NO_KEYSPACE, ESKER_NO_STORE, ESKER_NOT_A_STORE, ESKER_OK, ESKER_OPERATOR,
-    ESKER_OTHER, ESKER_PANIC, ESKER_POISONED, ESKER_READ_ONLY, ESKER_TOO_NEW,
+    ESKER_OTHER, ESKER_OVERTAKEN, ESKER_PANIC, ESKER_POISONED, ESKER_READ_ONLY, ESKER_TOO_NEW,
+    ESKER_TOO_OLD,
 };
 
 /// The reason of a failed call. Freed with `esker_error_free`.
@@ -112,6 +118,8 @@ impl From<Error> for Failure {
             Error::Conflict { .. } => ESKER_CONFLICT,
             Error::Operator { .. } => ESKER_OPERATOR,
             Error::ReadOnly => ESKER_READ_ONLY,
+            Error::TooOld { .. } => ESKER_TOO_OLD,
+            Error::Overtaken { .. } => ESKER_OVERTAKEN,
             _ => ESKER_OTHER,
         };
         Self::new(code, &error.to_string())
@@ -178,4 +186,18 @@ pub unsafe extern "C" fn esker_error_message(error: *const esker_error) -> *cons
 pub unsafe extern "C" fn esker_error_free(error: *mut esker_error) {
     // SAFETY: by the caller's promise.
     unsafe { release(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_follower_reads_too_late_has_codes_of_its_own() {
+        let old = Failure::from(Error::TooOld { seq: 3, from: 7 });
+        assert_eq!((old.code, old.code as i32), (ESKER_TOO_OLD, 18));
+        let overtaken = Failure::from(Error::Overtaken { location: "here".to_owned() });
+        assert_eq!((overtaken.code, overtaken.code as i32), (ESKER_OVERTAKEN, 19));
+        assert!(overtaken.message.to_string_lossy().contains("here"));
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`handle`] (the table of handles, and how a foreign one is detected), [`error`]
 //! (codes, messages, panics), [`bytes`] (arguments and results), then the handles: [`db`],
-//! [`keyspace`], [`batch`], [`snapshot`], [`range`], [`history`], [`diff`], [`named`],
+//! [`follow`], [`keyspace`], [`batch`], [`snapshot`], [`range`], [`history`], [`diff`], [`named`],
 //! [`transaction`], [`value`].
 //!
 //! Every function returns a code, and on failure an error object if the caller asks for one. A
@@ -23,6 +23,7 @@ pub mod bytes;
 pub mod db;
 pub mod diff;
 pub mod error;
+pub mod follow;
 pub mod handle;
 pub mod history;
 pub mod keyspace;

@@ -61,6 +61,9 @@ static void the_store(struct handles *h, const char *to) {
     REFUSED(esker_persist(h->db, &error));
     REFUSED(esker_flush(h->db, &error));
     REFUSED(esker_compact(h->db, &error));
+    esker_lag_report lag;
+    REFUSED(esker_refresh(h->db, NULL, &error));
+    REFUSED(esker_lag(h->db, &lag, &error));
     REFUSED(esker_check(h->db, &error));
     REFUSED(esker_backup(h->db, to, NULL, &error));
     REFUSED(esker_snapshot_new(h->db, &snapshot, &error));

@@ -270,9 +270,6 @@ int main(int count, char **arguments) {
 
     // What is only read is not written to, and may be open more than once.
     memset(&options, 0, sizeof options);
-    options.reserved_here = 1;
-    CHECK(refused(esker_open(restored, &options, &second, &error), ESKER_INVALID, &error));
-    options.reserved_here = 0;
     options.read_only = 1;
     esker_db *reading = NULL;
     CHECK(refused(esker_open(copy, &options, &second, &error), ESKER_NOT_A_STORE, &error));

@@ -87,6 +87,14 @@ fn versions_are_compared_and_named() {
 }
 
 #[test]
+fn a_store_is_followed_while_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(&["cc", "-std=c11"], "tests/follow.c", folder.path());
+    let output = run(&program, folder.path());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn misuse_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(&["cc", "-std=c11"], "tests/misuse.c", folder.path());
