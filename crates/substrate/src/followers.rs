@@ -87,9 +87,9 @@ pub struct Followers {
 }
 
 impl Followers {
-    /// Opens the words of a device, or makes them, for the writer, which has the device's lock. Until
-    /// [`Followers::replayed`] no older number becomes certain that was not before. `None` where the
-    /// device has none.
+    /// Opens the words of a device, or makes them, for the writer, which has the device's lock.
+    /// Until [`Followers::replayed`] no older number becomes certain that was not before. `None`
+    /// where the device has none.
     ///
     /// # Errors
     /// Those of [`Device::shared_words`].
