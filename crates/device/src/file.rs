@@ -267,12 +267,8 @@ impl Device for FileDevice {
         {
             return Ok(None);
         }
-        let (path, bytes) = (self.shared.path.join(name), words.saturating_mul(8));
-        let opened = match make {
-            true => SharedFile::open(&path, bytes),
-            false => SharedFile::open_existing(&path, bytes),
-        };
-        match opened {
+        let bytes = words.saturating_mul(8);
+        match SharedFile::open_in(&self.shared.folder, Path::new(name), bytes, make) {
             Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => Ok(Some(Arc::new(opened?))),
         }

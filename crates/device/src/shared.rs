@@ -10,11 +10,13 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, Stat, fallocate, fstat, fstatfs, open, stat};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, Stat, fallocate, fstat, fstatfs, openat, statat,
+};
 use rustix::io::Errno;
 
 use crate::error::{DeviceError, Operation, Result};
@@ -81,6 +83,8 @@ pub trait Shared: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct SharedFile {
     name: String,
+    /// Where `path` begins, if that is a folder that is open.
+    folder: Option<OwnedFd>,
     path: PathBuf,
     lock: LockFile,
     mapping: Mapping,
@@ -93,7 +97,7 @@ impl SharedFile {
     /// # Errors
     /// The file cannot be opened, has no room, or cannot be mapped.
     pub fn open(path: &Path, bytes: usize) -> Result<Self> {
-        Self::open_with(path, bytes, OFlags::CREATE)
+        Self::open_with(None, path, bytes, OFlags::CREATE)
     }
 
     /// As [`SharedFile::open`], but makes no file.
@@ -101,15 +105,30 @@ impl SharedFile {
     /// # Errors
     /// As [`SharedFile::open`]; there is no file.
     pub fn open_existing(path: &Path, bytes: usize) -> Result<Self> {
-        Self::open_with(path, bytes, OFlags::empty())
+        Self::open_with(None, path, bytes, OFlags::empty())
     }
 
-    fn open_with(path: &Path, bytes: usize, how: OFlags) -> Result<Self> {
+    /// As [`SharedFile::open`], in a folder that is open, wherever its path leads by now; with
+    /// `make` false as [`SharedFile::open_existing`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_in(folder: impl AsFd, name: &Path, bytes: usize, make: bool) -> Result<Self> {
+        let folder = folder.as_fd().try_clone_to_owned();
+        let folder = folder.map_err(|error| {
+            DeviceError::new(Operation::Open, name.display().to_string(), 0, error)
+        })?;
+        let how = if make { OFlags::CREATE } else { OFlags::empty() };
+        Self::open_with(Some(folder), name, bytes, how)
+    }
+
+    fn open_with(folder: Option<OwnedFd>, path: &Path, bytes: usize, how: OFlags) -> Result<Self> {
         let name = path.display().to_string();
         let failed = |operation, errno: Errno| DeviceError::new(operation, name.as_str(), 0, errno);
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | how;
+        let begins = folder.as_ref().map_or(CWD, AsFd::as_fd);
         let lock = LockFile::open(|| {
-            open(path, flags, Mode::from_raw_mode(0o666))
+            openat(begins, path, flags, Mode::from_raw_mode(0o666))
                 .map_err(|errno| failed(Operation::Open, errno))
         })?;
         let length = fstat(&lock).map_err(|errno| failed(Operation::Open, errno))?.st_size;
@@ -119,7 +138,7 @@ impl SharedFile {
                 .map_err(|errno| failed(Operation::Resize, errno))?;
         }
         let mapping = Mapping::new(&lock, bytes).map_err(|errno| failed(Operation::Open, errno))?;
-        Ok(Self { name, path: path.to_owned(), lock, mapping })
+        Ok(Self { name, folder, path: path.to_owned(), lock, mapping })
     }
 
     fn failed(&self, errno: Errno) -> DeviceError {
@@ -189,9 +208,11 @@ impl Shared for SharedFile {
     }
 
     fn is_in_place(&self) -> bool {
+        let begins = self.folder.as_ref().map_or(CWD, AsFd::as_fd);
+        let found = statat(begins, &self.path, AtFlags::empty());
         let same =
             |ours: Stat, found: Stat| (ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino);
-        matches!((fstat(&self.lock), stat(&self.path)), (Ok(ours), Ok(found)) if same(ours, found))
+        matches!((fstat(&self.lock), found), (Ok(ours), Ok(found)) if same(ours, found))
     }
 
     fn wait(&self, at: usize, value: u64, time: Duration) {

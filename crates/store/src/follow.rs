@@ -51,8 +51,8 @@ const UNMOVED_MAX: u32 = 3;
 /// same.
 pub(crate) fn admit(shared: &Core) {
     let snapshots = shared.snapshots();
-    let device = &*shared.device;
-    match Followers::open(device).or_else(|_| Followers::make_anew(device)) {
+    let device: Arc<dyn Device> = Arc::clone(&shared.device) as _;
+    match Followers::open(&device).or_else(|_| Followers::make_anew(&device)) {
         Ok(None) => {}
         Ok(Some(followers)) => {
             let followers = Arc::new(followers);

@@ -437,3 +437,51 @@ fn what_is_flushed_since_need_not_fit_the_memory() {
     let last = 39_999_u32;
     assert_eq!(found.get((last % 300).to_be_bytes()).unwrap(), Some(vec![last as u8; 100]));
 }
+
+/// The file is replaced by a copy of itself while the writer goes on.
+#[test]
+fn a_file_that_is_replaced_beside_a_writer_is_found_by_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let writer = Db::builder(&path).memory_budget(1 << 20).open().unwrap();
+    let keyspace = writer.keyspace("k", KeyspaceOptions::default()).unwrap();
+    let write_all = |value: &str| {
+        for number in 0..300 {
+            keyspace.insert(format!("key {number}"), value).unwrap();
+        }
+        writer.compact().unwrap();
+    };
+    write_all("old");
+    let follower = Db::builder(&path).follow(true).open().unwrap();
+    let (file, copy) = (path.join("followers"), path.join("followers.copy"));
+    std::fs::copy(&file, &copy).unwrap();
+    std::fs::rename(&copy, &file).unwrap();
+    follower.refresh().unwrap();
+    // The writer has not looked since.
+    let snapshot = follower.snapshot().unwrap();
+    write_all("mid");
+    write_all("new");
+    follower.refresh().unwrap();
+    let read = follower.open_keyspace("k").unwrap().unwrap();
+    assert_eq!(snapshot.get(&read, "key 7").unwrap().as_deref(), Some(&b"old"[..]));
+    assert_eq!(read.get("key 7").unwrap().as_deref(), Some(&b"new"[..]));
+    assert_eq!(follower.lag().unwrap().unwrap().operations, Some(0));
+}
+
+/// Another store comes to where the store was.
+#[test]
+fn a_folder_that_is_renamed_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("store"), folder.path().join("moved"));
+    write_all(&path, "old");
+    let follower = Db::builder(&path).follow(true).open().unwrap();
+    let snapshot = follower.snapshot().unwrap();
+    std::fs::rename(&path, &moved).unwrap();
+    write_all(&path, "other");
+    write_all(&moved, "mid");
+    write_all(&moved, "new");
+    follower.refresh().unwrap();
+    let read = follower.open_keyspace("k").unwrap().unwrap();
+    assert_eq!(snapshot.get(&read, "key 7").unwrap().as_deref(), Some(&b"old"[..]));
+    assert_eq!(read.get("key 7").unwrap().as_deref(), Some(&b"new"[..]));
+}

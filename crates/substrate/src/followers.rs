@@ -32,7 +32,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, RwLock};
 use esker_device::shared::Shared;
 use esker_device::{Device, Result};
 use esker_format::ids::{Moment, Seq};
@@ -55,6 +55,8 @@ const CELL_WORDS: usize = 64;
 const CELLS: usize = 63;
 /// All words.
 const WORDS: usize = CELL_WORDS * (CELLS + 1);
+/// How often the file may be replaced while a merge asks.
+const REPLACED_MAX: u32 = 8;
 /// Most numbers that a follower keeps at once.
 pub const NUMBERS_MAX: usize = 62;
 /// The place of the moment in a cell, and of the number of words in use.
@@ -81,9 +83,12 @@ pub struct Kept {
 /// The writer's side.
 #[derive(Debug)]
 pub struct Followers {
-    shared: Arc<dyn Shared>,
-    /// Held while cells are read, and `asked` is raised.
-    reading: Mutex<()>,
+    device: Arc<dyn Device>,
+    /// The file that followers find now.
+    newest: RwLock<Arc<dyn Shared>>,
+    /// All files in which followers may be, the newest last: those of a file that was removed or
+    /// replaced leave it when they next catch up. Held while cells are read, and `asked` is raised.
+    files: Mutex<Vec<Arc<dyn Shared>>>,
 }
 
 impl Followers {
@@ -93,7 +98,7 @@ impl Followers {
     ///
     /// # Errors
     /// Those of [`Device::shared_words`].
-    pub fn open(device: &dyn Device) -> Result<Option<Self>> {
+    pub fn open(device: &Arc<dyn Device>) -> Result<Option<Self>> {
         let Some(shared) = device.shared_words(FOLLOWERS_FILE, WORDS, true)? else {
             return Ok(None);
         };
@@ -103,7 +108,8 @@ impl Followers {
             shared.store(ASKED_WORD, u64::MAX);
         }
         shared.store(LAYOUT_WORD, LAYOUT);
-        Ok(Some(Self { shared, reading: Mutex::new(()) }))
+        let (newest, files) = (RwLock::new(Arc::clone(&shared)), Mutex::new(vec![shared]));
+        Ok(Some(Self { device: Arc::clone(device), newest, files }))
     }
 
     /// As [`Followers::open`] where that failed, or another file is in the way: with a new file.
@@ -111,62 +117,86 @@ impl Followers {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn make_anew(device: &dyn Device) -> Result<Option<Self>> {
+    pub fn make_anew(device: &Arc<dyn Device>) -> Result<Option<Self>> {
         device.remove(FOLLOWERS_FILE)?;
         Self::open(device)
     }
 
     /// The log has been replayed, and ends with `last`.
     pub fn replayed(&self, last: Seq) {
-        let _one_at_a_time = self.reading.lock();
-        let asked = self.shared.load(ASKED_WORD);
-        self.shared.store(ASKED_WORD, asked.min(last.0));
+        for shared in self.files.lock().iter() {
+            let asked = shared.load(ASKED_WORD);
+            shared.store(ASKED_WORD, asked.min(last.0));
+        }
         self.passed_on(last);
     }
 
     /// Tells followers that the log has been passed on up to `seq`. One store.
     pub fn passed_on(&self, seq: Seq) {
-        self.shared.store(PASSED_WORD, seq.0);
+        self.newest.read().store(PASSED_WORD, seq.0);
     }
 
     /// What followers read, for a merge of a store whose visible number is `visible`.
     ///
-    /// Cost: two loads and a store without followers; else some loads for each cell, and a call of
-    /// the system for each that is in use.
+    /// Cost: a call of the system, two loads and a store without followers; else some loads for
+    /// each cell, and a call of the system for each that is in use.
     #[must_use]
     pub fn kept(&self, visible: Seq) -> Kept {
-        let _one_at_a_time = self.reading.lock();
-        if self.shared.load(ASKED_WORD) < visible.0 {
-            self.shared.store(ASKED_WORD, visible.0);
-        }
+        let mut files = self.files.lock();
         let mut kept = Kept::default();
-        if self.shared.load(JOINED_WORD) == 0 || planted::is(Bug::FollowerPinIgnored) {
-            return kept;
-        }
-        for cell in 0..CELLS {
-            self.read(cell, &mut kept);
+        files.iter().for_each(|shared| ask(&**shared, visible, &mut kept));
+        // After the cells: who joined another file meanwhile is found there.
+        for _ in 0..REPLACED_MAX {
+            let Some(next) = self.next_file(&files) else { break };
+            ask(&*next, visible, &mut kept);
+            files.push(next);
         }
         kept
     }
 
-    fn read(&self, cell: usize, kept: &mut Kept) {
-        let (shared, at) = (&self.shared, cell_at(cell));
-        let used = (shared.load(at + USED) as usize).min(NUMBERS_MAX);
-        let words = (at + 1..=at + used).map(|at| shared.load(at));
-        let numbers: Vec<_> = words.filter_map(|word| word.checked_sub(1).map(Seq)).collect();
-        if numbers.is_empty() {
-            return;
+    /// The file that is in the place of the newest one, if that was removed or replaced.
+    fn next_file(&self, files: &[Arc<dyn Shared>]) -> Option<Arc<dyn Shared>> {
+        if files.last().is_none_or(|newest| newest.is_in_place()) {
+            return None;
         }
-        // Whose lock can be had is dead; what has no locks is taken for alive.
-        if shared.try_lock(lock_of(cell)).unwrap_or(false) {
-            clear(&**shared, cell);
-            let _unlocked = shared.unlock(lock_of(cell));
-            return;
-        }
-        let moment = Moment(shared.load(at + MOMENT));
-        kept.earliest = Some(kept.earliest.map_or(moment, |earliest| earliest.min(moment)));
-        kept.numbers.extend(numbers);
+        let next = self.device.shared_words(FOLLOWERS_FILE, WORDS, true).ok()??;
+        next.store(LAYOUT_WORD, LAYOUT);
+        let mut newest = self.newest.write();
+        next.store(PASSED_WORD, newest.load(PASSED_WORD));
+        *newest = Arc::clone(&next);
+        Some(next)
     }
+}
+
+/// Says that a merge asks what is read while `visible` is visible, and adds what the cells of a
+/// file have.
+fn ask(shared: &dyn Shared, visible: Seq, kept: &mut Kept) {
+    if shared.load(ASKED_WORD) < visible.0 {
+        shared.store(ASKED_WORD, visible.0);
+    }
+    if shared.load(JOINED_WORD) == 0 || planted::is(Bug::FollowerPinIgnored) {
+        return;
+    }
+    (0..CELLS).for_each(|cell| read(shared, cell, kept));
+}
+
+fn read(shared: &dyn Shared, cell: usize, kept: &mut Kept) {
+    let at = cell_at(cell);
+    let used = (shared.load(at + USED) as usize).min(NUMBERS_MAX);
+    let words = (at + 1..=at + used).map(|at| shared.load(at));
+    let numbers: Vec<_> = words.filter_map(|word| word.checked_sub(1).map(Seq)).collect();
+    if numbers.is_empty() {
+        return;
+    }
+    // Whose lock can be had is dead; what has no locks is taken for alive.
+    if shared.try_lock(lock_of(cell)).unwrap_or(false) {
+        clear(shared, cell);
+        let _unlocked = shared.unlock(lock_of(cell));
+        return;
+    }
+    let moment = Moment(shared.load(at + MOMENT));
+    kept.earliest = Some(kept.earliest.map_or(moment, |earliest| earliest.min(moment)));
+    kept.numbers.extend(numbers);
 }
 
 fn clear(shared: &dyn Shared, cell: usize) {

@@ -10,9 +10,14 @@ fn of(numbers: &[u64], earliest: u64) -> Kept {
     Kept { numbers: seqs(numbers), earliest: Some(Moment(earliest)) }
 }
 
+/// A writer that has not replayed its log.
+fn opening(device: &MemoryDevice) -> Followers {
+    Followers::open(&(Arc::new(device.clone()) as _)).unwrap().unwrap()
+}
+
 /// A writer whose log ends with this number.
-fn open(device: &dyn Device, last: u64) -> Followers {
-    let writer = Followers::open(device).unwrap().unwrap();
+fn open(device: &MemoryDevice, last: u64) -> Followers {
+    let writer = opening(device);
     writer.replayed(Seq(last));
     writer
 }
@@ -89,7 +94,7 @@ fn is_certain_after_an_opening() -> bool {
         assert_eq!(writer.kept(Seq(500)), Kept::default());
         cell
     };
-    let next = Followers::open(&device).unwrap().unwrap();
+    let next = opening(&device);
     cell.keep(&seqs(&[300]), Moment(0));
     let is_certain = cell.asked() <= Seq(300);
     next.replayed(Seq(600));
@@ -110,7 +115,7 @@ fn finds_a_writer_that_forgets_what_was_asked() {
 #[test]
 fn what_was_asked_is_at_most_the_last_number_of_the_log() {
     let device = MemoryDevice::new();
-    let first = Followers::open(&device).unwrap().unwrap();
+    let first = opening(&device);
     let cell = Cell::join(&device).unwrap();
     assert_eq!(cell.asked(), Seq(u64::MAX), "nobody knows what was dropped before");
     first.replayed(Seq(3));
