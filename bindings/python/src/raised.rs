@@ -38,6 +38,8 @@ pub(crate) fn of_store(py: Python<'_>, error: &esker::Error) -> PyErr {
         Error::NoKeyspace { .. } => made(py, "NoKeyspaceError", (text,)),
         Error::Poisoned { .. } => made(py, "PoisonedError", (text,)),
         Error::ReadOnly => made(py, "ReadOnlyError", (text,)),
+        Error::TooOld { .. } => made(py, "TooOldError", (text,)),
+        Error::Overtaken { .. } => made(py, "OvertakenError", (text,)),
         Error::Full { .. } => system(py, "FullError", "ENOSPC", &text, None),
         Error::Locked { location } => {
             let text = "the store is open in another process or object";

@@ -125,6 +125,27 @@ def test_a_store_is_followed_while_it_is_written(tmp_path, how):
                 seen[b"c"] = b"3"
 
 
+def test_a_snapshot_that_the_writer_does_not_know_of_becomes_too_old(tmp_path):
+    with esker.open(tmp_path / "db") as writer:
+        things = writer.keyspace("things")
+        things[b"a"] = b"1"
+        # By this file the writer knows what others read.
+        (tmp_path / "db" / "followers").unlink()
+        with esker.open(tmp_path / "db", follow=True) as follower:
+            seen = follower.keyspace("things")
+            with follower.snapshot() as snapshot:
+                view = snapshot.keyspace("things")
+                assert view[b"a"] == b"1"
+                things[b"a"] = b"2"
+                writer.compact()
+                follower.refresh()
+                with pytest.raises(esker.TooOldError) as caught:
+                    view[b"a"]
+            assert isinstance(caught.value, RuntimeError) and isinstance(caught.value, esker.Error)
+            assert seen[b"a"] == b"2"
+    assert issubclass(esker.OvertakenError, RuntimeError)
+
+
 def test_what_is_only_read_is_not_written(tmp_path):
     with esker.open(tmp_path / "db") as db:
         db.keyspace("things")[b"a"] = b"1"

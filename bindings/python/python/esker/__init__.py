@@ -24,9 +24,11 @@ from ._errors import (
     NoKeyspaceError,
     NoStoreError,
     OperatorError,
+    OvertakenError,
     PatternError,
     PoisonedError,
     ReadOnlyError,
+    TooOldError,
 )
 from ._esker import Batch, Range
 from ._esker import __version__ as __version__
@@ -108,6 +110,7 @@ __all__ = [
     "NoKeyspaceError",
     "NoStoreError",
     "OperatorError",
+    "OvertakenError",
     "Pass",
     "PastKeyspace",
     "PatternError",
@@ -122,6 +125,7 @@ __all__ = [
     "Snapshot",
     "SpaceStats",
     "Stats",
+    "TooOldError",
     "Transaction",
     "TransactionKeyspace",
     "TransactionStats",

@@ -71,6 +71,20 @@ class ReadOnlyError(Error, RuntimeError):
     """The store was opened with `read_only`: it is not written to."""
 
 
+class TooOldError(Error, RuntimeError):
+    """A snapshot or range of a store that is followed is older than what the writer keeps.
+
+    The writer could not be told what is read here. Begin again with a new one.
+    """
+
+
+class OvertakenError(Error, RuntimeError):
+    """A store that is followed was read many times where the writer had used space again.
+
+    Try again.
+    """
+
+
 class ConflictError(Error, RuntimeError):
     """Another writer has changed data that the transaction has read.
 
