@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_device::Device;
+use esker_format::ids::Seq;
 use esker_substrate::followers::{Cell, Followers};
 use esker_substrate::sync;
 use esker_substrate::sync::atomic::Ordering;
@@ -135,10 +136,11 @@ fn step(shared: &Core, follower: &Follower, progress: &mut Progress, at_all: boo
 pub(crate) fn lag(shared: &Core) -> Option<Lag> {
     let follower = shared.follower.as_ref()?;
     let snapshots = shared.snapshots();
-    let behind = |passed: esker_format::ids::Seq| passed.0.saturating_sub(snapshots.visible().0);
+    let behind = |passed: Seq| passed.0.saturating_sub(snapshots.visible().0);
+    let passed = snapshots.passed().filter(|passed| *passed != Seq(u64::MAX));
     let refreshed = Duration::from_micros(follower.refreshed_micros.load(Ordering::Relaxed));
     let since_refresh = shared.waits.now().saturating_sub(refreshed);
-    Some(Lag { operations: snapshots.passed().map(behind), since_refresh })
+    Some(Lag { operations: passed.map(behind), since_refresh })
 }
 
 /// Repeats `open` while it fails in a way that a writer which goes on can cause.

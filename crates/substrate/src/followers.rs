@@ -106,8 +106,10 @@ impl Followers {
             shared.store(ASKED_WORD, 0);
         } else if shared.load(LAYOUT_WORD) != LAYOUT {
             shared.store(ASKED_WORD, u64::MAX);
+            shared.store(PASSED_WORD, u64::MAX);
         }
         shared.store(LAYOUT_WORD, LAYOUT);
+        // `passed` is what the writer before had passed on at least.
         let (newest, files) = (RwLock::new(Arc::clone(&shared)), Mutex::new(vec![shared]));
         Ok(Some(Self { device: Arc::clone(device), newest, files }))
     }
@@ -270,7 +272,7 @@ impl Cell {
         self.shared.is_in_place() || planted::is(Bug::CellNotFound)
     }
 
-    /// The last number that the writer has passed on. One load.
+    /// The last number that the writer has passed on; the greatest of all until it knows. One load.
     #[must_use]
     pub fn passed(&self) -> Seq {
         Seq(self.shared.load(PASSED_WORD))

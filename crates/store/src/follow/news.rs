@@ -259,7 +259,9 @@ fn read_log(
         }
         Ok(())
     };
-    Ok(shared.log.follow(state, &mut apply)?)
+    // Where the writer does not say how far it is, all that is there.
+    let until = shared.snapshots().passed().unwrap_or(Seq(u64::MAX));
+    Ok(shared.log.follow(state, until, &mut apply)?)
 }
 
 /// The log ends before what was visible here.

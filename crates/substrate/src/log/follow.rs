@@ -22,10 +22,13 @@ use crate::error::Result;
 use crate::manifest::ManifestState;
 use crate::planted::{self, Bug};
 
+/// Operations that a call reads of the current segment, if there are as many.
+const MORE: u64 = 1 << 14;
+
 /// How far a call of [`Log::follow`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// To where the log ends now.
+    /// To where the log ended, or further.
     ToTheEnd,
     /// Nowhere: segments are gone that were not read to their end, or the log is not the one that
     /// was read. Begin anew: [`Log::rewind`].
@@ -43,7 +46,8 @@ impl Log {
 
     /// Passes on what another process has written since the last call, in order and in whole
     /// batches, as far as `state` names it. Ends at the first error of `apply`, which has
-    /// had the operations of a batch in part then.
+    /// had the operations of a batch in part then. Where more than `until` is there, it may end
+    /// behind that: the other process may write as fast as this one reads.
     ///
     /// Cost: one read of at most 64 KiB where nothing is new, else one for each 64 KiB; the opening
     /// of each new segment.
@@ -51,7 +55,13 @@ impl Log {
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) when a record is missing that `state` knows to be
     /// there. It may also be that the writer has moved on: then the manifest has too.
-    pub fn follow(&self, state: &ManifestState, apply: &mut Apply<'_>) -> Result<Followed> {
+    pub fn follow(
+        &self,
+        state: &ManifestState,
+        until: Seq,
+        apply: &mut Apply<'_>,
+    ) -> Result<Followed> {
+        let until = until.max(state.log_must_reach());
         let (mut current, mut last) = {
             let queue = self.queue.lock();
             (queue.current.clone(), queue.last)
@@ -78,7 +88,7 @@ impl Log {
             if !is_unchanged(&segment, last)? {
                 return Ok(Followed::Gap);
             }
-            let read = self.read_on(&mut segment, &mut last, apply);
+            let read = self.read_on(&mut segment, (&mut last, until), apply);
             current = Some(segment.clone());
             self.note(segment, last);
             read?;
@@ -101,16 +111,24 @@ impl Log {
         Ok(Followed::ToTheEnd)
     }
 
-    /// Passes the records of a segment behind its `end` on, and moves `end` and `last`.
-    fn read_on(&self, segment: &mut Segment, last: &mut Seq, apply: &mut Apply<'_>) -> Result<()> {
+    /// Passes the records of a segment behind its `end` on, and moves `end` and `last`: all of a
+    /// complete segment, of the current one those up to `until` and some more.
+    fn read_on(
+        &self,
+        segment: &mut Segment,
+        (last, until): (&mut Seq, Seq),
+        apply: &mut Apply<'_>,
+    ) -> Result<()> {
         let from = segment.clone();
+        let enough = Seq(last.0.saturating_add(MORE)).max(until);
         let mut records = Records::new(&from, from.reference.bytes, Purpose::Recovery);
         records.begin_at(from.end, last.next());
         if planted::is(Bug::FollowerSkipsSegment) && from.reference.end_seq.is_some() {
             *last = from.reference.end_seq.unwrap_or_default();
             return Ok(());
         }
-        while from.reference.end_seq.is_none_or(|end| *last < end) {
+        let end = from.reference.end_seq.unwrap_or(enough);
+        while *last < end {
             let Some(record) = records.next()? else { break };
             record.for_each(from.file.name(), &mut |place, op| {
                 segment.note(op.keyspace, place.seq);

@@ -231,7 +231,6 @@ impl Log {
 
     /// From now on followers are told how far the log has been passed on.
     pub fn tell(&self, followers: &Arc<Followers>) {
-        followers.passed_on(self.queue.lock().written);
         let _once = self.followers.set(Arc::clone(followers));
     }
 
