@@ -45,6 +45,9 @@ pub(crate) use thread::start;
 
 /// The number of times that catching up begins again, because the writer went on meanwhile.
 const TRIES_MAX: u32 = 64;
+/// The number of those that are made for a number which is certain to be kept. A writer that is as
+/// fast as this process can be ahead of it for long.
+const CERTAIN_TRIES_MAX: u32 = 8;
 /// The number of times in a row for which nothing has changed, after which an error is one.
 const UNMOVED_MAX: u32 = 3;
 
@@ -88,7 +91,7 @@ pub(crate) fn refresh(shared: &Core) -> Result<()> {
     loop {
         let moved = shared.manifest.follow()?;
         tries += 1;
-        match step(shared, follower, &mut progress, tries >= TRIES_MAX) {
+        match step(shared, follower, &mut progress, tries >= CERTAIN_TRIES_MAX) {
             Ok(true) => break,
             Ok(false) => {}
             Err(error) if !error.may_be_reuse() => return Err(error),
