@@ -193,12 +193,12 @@ impl Connection {
     fn pin(&self) -> Result<Snapshot> {
         let store = self.store()?;
         let snapshot = store.pin();
-        if !store.is_unsettled() {
+        if !store.may_be_in_doubt() {
             return Ok(snapshot);
         }
         drop(snapshot);
         // Where it cannot be decided now, the next one who comes tries again.
-        let _settled = open_stores::decide(store, &self.path);
+        let _decided = open_stores::decide(store, &self.path);
         Ok(store.pin())
     }
 

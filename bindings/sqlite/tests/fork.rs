@@ -104,7 +104,7 @@ fn a_child_keeps_no_lock_when_its_parent_dies() {
 }
 
 /// A child that opens the store anew writes beside its parent, and neither keeps what the other
-/// has locked, whoever dies.
+/// has locked, whichever process dies.
 #[test]
 fn a_child_that_opens_the_store_itself_is_another_process() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

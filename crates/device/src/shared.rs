@@ -57,7 +57,7 @@ pub trait Shared: Send + Sync + Debug {
     fn is_locked(&self, byte: u64) -> Result<bool>;
 
     /// Whether the file is still where it was opened. One that was removed or replaced is shared
-    /// with nobody that comes later.
+    /// with no process that comes later.
     fn is_in_place(&self) -> bool {
         true
     }

@@ -75,7 +75,7 @@ fn who_waits_for_a_word_is_woken_by_another_opening() {
     ours.wait(8192, 0, long);
     let began = Instant::now();
     ours.wait(33, 0, Duration::from_millis(20));
-    assert!(began.elapsed() >= Duration::from_millis(20), "nobody has woken it");
+    assert!(began.elapsed() >= Duration::from_millis(20), "nothing has woken it");
     thread::scope(|scope| {
         let waits = scope.spawn(|| {
             while ours.load(33) == 0 {

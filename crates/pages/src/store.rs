@@ -313,14 +313,14 @@ impl PageStore {
     }
 
     /// Whether processes share the store, and the one that prepared a transaction may have died
-    /// before it was decided: [`PageStore::settle`] finds out. No I/O, and no wait.
+    /// before it was decided: [`PageStore::decide_in_doubt`] finds out. No I/O, and no wait.
     #[doc(hidden)]
     #[must_use]
-    pub fn is_unsettled(&self) -> bool {
+    pub fn may_be_in_doubt(&self) -> bool {
         let engine = self.engine();
-        let may_settle = engine.turns.is_some() && engine.poison.get().is_none();
+        let may_decide = engine.turns.is_some() && engine.poison.get().is_none();
         let prepared = || engine.core.try_lock().is_some_and(|core| core.prepared.is_some());
-        may_settle && prepared() && !self.has_writer()
+        may_decide && prepared() && !self.has_writer()
     }
 
     /// Decides the transaction of [`PageStore::prepared`] as `decision` says for its name, if there
@@ -334,7 +334,7 @@ impl PageStore {
     /// # Errors
     /// Those of `decision`, after which it stays undecided, and of [`PageStore::decide`].
     #[doc(hidden)]
-    pub fn settle(&self, decision: impl Fn(&[u8]) -> Result<bool>) -> Result<()> {
+    pub fn decide_in_doubt(&self, decision: impl Fn(&[u8]) -> Result<bool>) -> Result<()> {
         let Some(name) = self.prepared() else { return Ok(()) };
         let early = planted::is(Bug::PreparedDecidedByOther).then(|| decision(&name));
         let _turn = match self.to_write_within(Duration::ZERO) {

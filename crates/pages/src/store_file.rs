@@ -372,7 +372,7 @@ fn refused(path: &Path, access: Access) -> Error {
 /// As [`PageStore::decide`]; or the state of the file cannot be determined: then nothing is
 /// decided.
 pub fn decide_by_file(store: &PageStore, path: &Path) -> Result<()> {
-    store.settle(|name| is_removed(store, path, name))
+    store.decide_in_doubt(|name| is_removed(store, path, name))
 }
 
 /// Whether the file of this name does not exist, durably.

@@ -314,7 +314,7 @@ fn finds_blocks_that_are_believed() {
     is_found(Bug::BlockWithoutChecksum);
 }
 
-/// Writes one value for all keys, in a folder, and drops what nobody reads.
+/// Writes one value for all keys, in a folder, and drops what no reader needs.
 fn write_all(path: &Path, value: &str) {
     let db = Db::builder(path).memory_budget(1 << 20).open().unwrap();
     let keyspace = db.keyspace("k", KeyspaceOptions::default()).unwrap();

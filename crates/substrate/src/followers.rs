@@ -6,7 +6,7 @@
 //!
 //! | words | |
 //! |---|---|
-//! | 0 | the layout; another value: nobody takes part |
+//! | 0 | the layout; another value: no process takes part |
 //! | 1 | `asked`: the newest number that was visible when a merge last asked what is read |
 //! | 2 | `passed`: the last number that the writer has passed on to the operating system |
 //! | 3 | not 0: a follower has come |

@@ -153,8 +153,8 @@ impl Snapshots {
         following.is_some_and(|following| following.certain.lock().contains(&seq))
     }
 
-    /// In a follower: takes numbers out of its cell that nobody reads any more. `since` is a moment
-    /// from before the visible number became so.
+    /// In a follower: takes numbers out of its cell that have no reader any more. `since` is a
+    /// moment from before the visible number became so.
     pub fn forget_older(&self, since: Moment) {
         let Some(following) = self.following() else { return };
         let live = self.live.lock();
@@ -211,7 +211,7 @@ impl Snapshots {
         self.live.lock().values().sum()
     }
 
-    /// Whether nobody reads as of an older number than the visible one, as far as is known: of
+    /// Whether no reader is as of an older number than the visible one, as far as is known: of
     /// followers that have come since a merge has last asked, nothing is.
     pub fn is_unused(&self) -> bool {
         self.count() == 0 && !self.is_followed.load(Ordering::Relaxed)

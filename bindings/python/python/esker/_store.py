@@ -87,7 +87,7 @@ def open(
     `memory`. If another process or object has the store open for writing, this one follows it and
     `Db.refresh` catches up; if none has, none can open it for writing meanwhile.
 
-    With `follow` the store is opened as with `read_only`, and keeps nobody from writing it.
+    With `follow` the store is opened as with `read_only`, and keeps no process from writing it.
 
     One object of one process has a store open for writing at a time (`LockedError`); its threads
     share it.

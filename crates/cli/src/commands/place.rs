@@ -21,7 +21,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Db, Failure> {
     builder.open().map_err(|error| refused(path, error))
 }
 
-/// Opens a store that must exist, writes nothing, and keeps nobody from writing.
+/// Opens a store that must exist, writes nothing, and keeps no process from writing.
 pub(super) fn open_to_follow(path: &Path) -> Result<Db, Failure> {
     let builder = Db::builder(path).follow(true).memory_budget(memory_to_read(path));
     builder.open().map_err(|error| refused(path, error))

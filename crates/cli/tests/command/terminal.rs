@@ -86,7 +86,7 @@ impl Terminal {
     }
 }
 
-/// Until nobody holds the terminal any more, which is an error here and not an end.
+/// Until no process holds the terminal any more, which is an error here and not an end.
 fn copy(screen: &mut File, seen: &Mutex<Vec<u8>>) {
     let mut part = [0; 4096];
     while let Ok(count @ 1..) = screen.read(&mut part) {

@@ -1,4 +1,4 @@
-//! `top` shows a store that this process writes meanwhile, and one that nobody has open.
+//! `top` shows a store that this process writes meanwhile, and one that no process has open.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;

@@ -16,8 +16,8 @@
 //! the process had said so.
 //!
 //! A process whose write has failed stops in the same way, with one difference: if relaxed commits
-//! that others have seen may not be durable, it says so, and nobody writes until all have closed
-//! the store. A sync that fails may be the only word of what the system then forgets.
+//! that others have seen may not be durable, it says so, and no process writes until all have
+//! closed the store. A sync that fails may be the only word of what the system then forgets.
 //!
 //! The first process that writes goes on in this way too ([`crate::log::unsaid`]).
 //!

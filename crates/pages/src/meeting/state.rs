@@ -37,7 +37,7 @@ pub(crate) enum Ending {
     None,
     /// In order: another process may write the log on.
     Left,
-    /// A write has failed, and it is not known whether all that it has said is durable. Nobody
+    /// A write has failed, and it is not known whether all that it has said is durable. No process
     /// writes until all have closed the store.
     Doubtful,
 }

@@ -1,11 +1,11 @@
 //! What is new on the device, as a follower takes it in.
 //!
-//! New records of the log go into the memtables that are there, where nobody sees them before their
-//! number is visible. A keyspace whose record in the manifest has changed gets a new index, which
-//! takes over from the older one what the record does not have. Everything is made anew if that is
-//! not possible: at first, where segments of the log are gone that were not read, where a
-//! keyspace begins a history (its batches have one number from then on), and after a batch
-//! was taken in part.
+//! New records of the log go into the memtables that are there, where no reader sees them before
+//! their number is visible. A keyspace whose record in the manifest has changed gets a new index,
+//! which takes over from the older one what the record does not have. Everything is made anew if
+//! that is not possible: at first, where segments of the log are gone that were not read, where a
+//! keyspace begins a history (its batches have one number from then on), and after a batch was
+//! taken in part.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

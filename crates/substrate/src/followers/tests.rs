@@ -117,7 +117,7 @@ fn what_was_asked_is_at_most_the_last_number_of_the_log() {
     let device = MemoryDevice::new();
     let first = opening(&device);
     let cell = Cell::join(&device).unwrap();
-    assert_eq!(cell.asked(), Seq(u64::MAX), "nobody knows what was dropped before");
+    assert_eq!(cell.asked(), Seq(u64::MAX), "what was dropped before is not known");
     first.replayed(Seq(3));
     assert_eq!((cell.asked(), cell.passed()), (Seq(3), Seq(3)));
     assert_eq!(first.kept(Seq(9)), Kept::default());

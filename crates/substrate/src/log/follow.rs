@@ -28,8 +28,8 @@ const MORE: u64 = 1 << 14;
 /// How far a call of [`Log::follow`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// To where the log ended, or further.
-    ToTheEnd,
+    /// To `until`, or to where the log ends.
+    Far,
     /// Nowhere: segments are gone that were not read to their end, or the log is not the one that
     /// was read. Begin anew: [`Log::rewind`].
     Gap,
@@ -108,7 +108,7 @@ impl Log {
             let what = format!("the log was durable up to {reach}, but is readable up to {last}");
             return Err(corrupt(&name, 0, &what));
         }
-        Ok(Followed::ToTheEnd)
+        Ok(Followed::Far)
     }
 
     /// Passes the records of a segment behind its `end` on, and moves `end` and `last`: all of a

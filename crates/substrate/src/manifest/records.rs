@@ -44,7 +44,7 @@ pub(super) struct Contents {
     /// Copies that are bad.
     pub problems: Vec<Problem>,
     /// How many of them are of records before the last one.
-    pub settled: usize,
+    pub before_last: usize,
 }
 
 /// A good copy of a record.
@@ -85,7 +85,7 @@ impl Regions<'_> {
     pub fn read(&self, is_committed: bool) -> Result<Contents> {
         let mut contents = self.read_whole()?;
         if !is_committed {
-            contents.problems.truncate(contents.settled);
+            contents.problems.truncate(contents.before_last);
         }
         let later = contents.last_number.saturating_add(2);
         if let Some(offset) = self.find_header(contents.tail, later)? {
@@ -125,7 +125,7 @@ impl Regions<'_> {
             contents.tail += record.frame.len() as u64;
             contents.last = (at, record.frame);
         }
-        contents.settled = contents.problems.len();
+        contents.before_last = contents.problems.len();
         contents.problems.extend(latest);
         Ok(())
     }

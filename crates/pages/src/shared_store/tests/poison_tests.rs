@@ -232,7 +232,7 @@ fn doubtful() {
 }
 
 #[test]
-fn nobody_writes_on_what_may_not_be_durable() {
+fn no_process_writes_on_what_may_not_be_durable() {
     doubtful();
     let attempt = |_: &u64, counts: &mut Counts| {
         counts.add("judged", 1);

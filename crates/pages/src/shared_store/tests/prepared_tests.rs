@@ -123,10 +123,10 @@ impl Pair {
     }
 
     /// Another process decides what it finds, and gives the numbers that it then has.
-    fn settled(&self) -> Vec<Option<u32>> {
+    fn decided(&self) -> Vec<Option<u32>> {
         let each = self.sides.iter().map(|side| {
             drop(side.other.begin_read().unwrap());
-            side.other.settle(|name| Ok(self.decide(name))).unwrap();
+            side.other.decide_in_doubt(|name| Ok(self.decide(name))).unwrap();
             counted(&side.other.begin_read().unwrap()).unwrap()
         });
         each.collect()
@@ -146,18 +146,18 @@ fn run(changes: [u64; 2]) -> (bool, bool) {
         // While the owner lives no other process writes, decides, or sees anything of it.
         for side in pair.sides.iter().filter(|side| side.owner.has_writer()) {
             assert!(matches!(side.other.begin(&side.other.pin()), Err(Error::Busy)));
-            side.other.settle(|_| panic!("the owner lives")).unwrap();
+            side.other.decide_in_doubt(|_| panic!("the owner lives")).unwrap();
             assert_eq!(counted(&side.other.begin_read().unwrap()).unwrap(), Some(1));
         }
     });
     let died = pair.is_dead();
     assert_eq!(done.is_ok(), !died);
     pair.die();
-    let found = pair.settled();
+    let found = pair.decided();
     assert!(found == [Some(1); 2] || found == [Some(2); 2], "{found:?}");
     assert!(died || found == [Some(2); 2]);
     for side in &pair.sides {
-        assert!(!side.other.is_unsettled());
+        assert!(!side.other.may_be_in_doubt());
         count_up(&side.other, 3);
         side.other.checkpoint().unwrap();
         assert!(side.other.check().unwrap().accounted);
@@ -209,7 +209,7 @@ fn a_transaction_over_stores_is_whole_after_a_power_cut() {
         let _died = pair.transact(|_| {});
         if pair.is_dead() {
             pair.die();
-            pair.settled();
+            pair.decided();
         }
         let trace = device.take_trace().unwrap();
         let crashes = crash::each(&trace, &crash::limited(seed, 200), |state, device| {
@@ -236,7 +236,7 @@ fn decided_while_the_owner_lives() {
     let mut found = Vec::new();
     let _died = pair.transact(|pair| {
         pair.sides.iter().for_each(|side| drop(side.other.begin_read().unwrap()));
-        let are_all_prepared = pair.sides.iter().all(|side| side.other.is_unsettled());
+        let are_all_prepared = pair.sides.iter().all(|side| side.other.may_be_in_doubt());
         if !are_all_prepared || !found.is_empty() {
             return;
         }
@@ -249,17 +249,17 @@ fn decided_while_the_owner_lives() {
             go_on();
             Ok(commit)
         };
-        pair.sides[0].other.settle(decide).unwrap();
+        pair.sides[0].other.decide_in_doubt(decide).unwrap();
         if !pair.is_dead() {
             go_on();
         }
-        found = pair.settled();
+        found = pair.decided();
     });
     assert_eq!(found, [Some(2); 2], "the transaction took place in one store");
 }
 
 #[test]
-fn nobody_decides_while_the_owner_lives() {
+fn no_process_decides_while_the_owner_lives() {
     decided_while_the_owner_lives();
     let attempt = |_: &u64, counts: &mut Counts| {
         counts.add("judged", 1);

@@ -93,7 +93,7 @@ fn hold(dies: bool) -> (f64, u32) {
     write_all(&first, 1);
     let reader = world.join();
     let held = reader.begin_read().unwrap();
-    let (mut largest, mut settled, mut incomplete) = (0, 0, 0);
+    let (mut largest, mut bound, mut incomplete) = (0, 0, 0);
     for number in 2..2 + ROUNDS {
         if dies && number == 9 {
             world.write_and_die(number);
@@ -108,12 +108,12 @@ fn hold(dies: bool) -> (f64, u32) {
         }
         largest = largest.max(world.file.len().unwrap());
         if number == 12 {
-            settled = largest;
+            bound = largest;
         }
         is_all(&held, 1);
         is_all(&first.begin_read().unwrap(), number);
     }
-    assert_eq!(largest, settled, "it grows with every process");
+    assert_eq!(largest, bound, "it grows with every process");
     // The reader is gone: what it held is used again, and all know the same.
     drop(held);
     let store = world.join();

@@ -188,7 +188,7 @@ fn who_shares_and_who_does_not_keep_each_other_out() {
     check_alone(&path, 3);
 }
 
-/// Who reads came first, and keeps nobody from sharing the store; nothing is written for it.
+/// Who reads came first, and keeps no process from sharing the store; nothing is written for it.
 #[test]
 fn who_reads_first_sees_what_others_write() {
     let folder = tempfile::tempdir().unwrap();

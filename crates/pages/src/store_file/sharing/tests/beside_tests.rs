@@ -47,7 +47,7 @@ fn the_meeting_file_has_the_rights_of_the_store() {
     }
 }
 
-/// What is left on a medium that cannot be written, or is no file at all, keeps nobody from
+/// What is left on a medium that cannot be written, or is no file at all, keeps no process from
 /// reading.
 #[test]
 fn what_is_beside_a_store_is_only_looked_at_by_who_does_not_share_it() {
