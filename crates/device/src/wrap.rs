@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::shared::Shared;
 use crate::{
@@ -138,6 +139,9 @@ pub trait Hook: Send + Sync + Debug {
         let _ = step;
     }
 
+    /// Called before a word is changed that processes share.
+    fn before_word(&self) {}
+
     /// Called after an operation succeeded; for a parallel read, with the part that succeeded.
     fn after(&self, step: Step) {
         let _ = step;
@@ -154,6 +158,12 @@ pub struct Wrapped<H> {
 #[derive(Debug)]
 struct WrappedFile<H> {
     inner: Arc<dyn DeviceFile>,
+    hook: Arc<H>,
+}
+
+#[derive(Debug)]
+struct WrappedWords<H> {
+    inner: Arc<dyn Shared>,
     hook: Arc<H>,
 }
 
@@ -232,7 +242,9 @@ impl<H: Hook + 'static> Device for Wrapped<H> {
         words: usize,
         make: bool,
     ) -> Result<Option<Arc<dyn Shared>>> {
-        self.inner.shared_words(name, words, make)
+        let inner = self.inner.shared_words(name, words, make)?;
+        let hook = || Arc::clone(&self.hook);
+        Ok(inner.map(|inner| Arc::new(WrappedWords { inner, hook: hook() }) as _))
     }
 
     fn location(&self) -> String {
@@ -317,6 +329,45 @@ impl<H: Hook> DeviceFile for WrappedFile<H> {
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
         self.hook.permit_in(Change::Discard { offset, len }, &*self.inner)?;
         self.inner.discard(offset, len)
+    }
+}
+
+impl<H: Hook> Shared for WrappedWords<H> {
+    fn words(&self) -> usize {
+        self.inner.words()
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.inner.load(at)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        self.hook.before_word();
+        self.inner.store(at, value);
+    }
+
+    fn try_lock(&self, byte: u64) -> Result<bool> {
+        self.inner.try_lock(byte)
+    }
+
+    fn unlock(&self, byte: u64) -> Result<()> {
+        self.inner.unlock(byte)
+    }
+
+    fn is_locked(&self, byte: u64) -> Result<bool> {
+        self.inner.is_locked(byte)
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.inner.is_in_place()
+    }
+
+    fn wait(&self, at: usize, value: u64, time: Duration) {
+        self.inner.wait(at, value, time);
+    }
+
+    fn wake(&self, at: usize) {
+        self.inner.wake(at);
     }
 }
 

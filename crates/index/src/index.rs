@@ -32,8 +32,10 @@ use crate::read::heat::Heat;
 use crate::read::operands::Operator;
 use crate::read::past::PastIndexes;
 use crate::read::range_tombstones::RangeTombstones;
+use crate::read::source::Part;
 use crate::read::view::{View, Views};
 use crate::record::{Durable, RecordEdits};
+use crate::run::opener::TreeOpener;
 use crate::run::tree::BlockReader;
 use crate::upkeep::balance::{Balance, KeptTombstones, flushed_balance};
 use crate::upkeep::pause::Paused;
@@ -152,6 +154,23 @@ impl Index {
     /// all other reads succeed. When the log has been given to [`Index::replay`], call
     /// [`Index::resume`].
     pub fn open(env: Arc<Env>, id: KeyspaceId, meta: IndexMeta, options: Options) -> Self {
+        Self::open_beside(env, id, meta, options, &[])
+    }
+
+    /// Opens the index once more, as another record has it. Fences of what both records have are
+    /// not read again.
+    pub fn open_again(&self, meta: IndexMeta, options: Options) -> Self {
+        let (env, id) = (Arc::clone(&self.env), self.reader.keyspace);
+        Self::open_beside(env, id, meta, options, &self.views.load().parts)
+    }
+
+    fn open_beside(
+        env: Arc<Env>,
+        id: KeyspaceId,
+        meta: IndexMeta,
+        options: Options,
+        parts: &[Part],
+    ) -> Self {
         let reader = BlockReader {
             blocks: Arc::clone(&env.blocks),
             keyspace: id,
@@ -161,7 +180,7 @@ impl Index {
         let meta = Arc::new(meta);
         let removed = RangeTombstones::new(Arc::clone(&meta.removed)).into();
         let kind = kind_of(&meta, &options);
-        let parts = kind.open_parts(&reader, &meta);
+        let parts = kind.open_parts(&TreeOpener::new(&reader, parts), &meta);
         let frozen = meta.merge.as_ref().map_or(Seq(0), |merge| merge.frozen.1);
         let frozen_until = meta.flushed_seq.max(frozen);
         let is_merging = meta.merge.is_some();

@@ -31,6 +31,7 @@ use std::time::Duration;
 use esker_device::Device;
 use esker_format::ids::Seq;
 use esker_substrate::followers::{Cell, Followers};
+use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync;
 use esker_substrate::sync::atomic::Ordering;
 
@@ -39,15 +40,16 @@ use crate::follower::{Follower, Lag, Progress};
 use crate::shared::Core;
 use crate::trees;
 
-use news::News;
+use news::{News, Take};
 pub(crate) use reading::{reading, too_old};
 pub(crate) use thread::start;
 
 /// The number of times that catching up begins again, because the writer went on meanwhile.
 const TRIES_MAX: u32 = 64;
-/// The number of those that are made for a number which is certain to be kept. A writer that is as
-/// fast as this process can be ahead of it for long.
-const CERTAIN_TRIES_MAX: u32 = 8;
+/// The number of those that are made for a number which is certain to be kept.
+const CERTAIN_TRIES_MAX: u32 = 32;
+/// What a writer says that it has passed on before it knows.
+const UNKNOWN: Seq = Seq(u64::MAX);
 /// The number of times in a row for which nothing has changed, after which an error is one.
 const UNMOVED_MAX: u32 = 3;
 
@@ -75,7 +77,6 @@ pub(crate) fn begin(shared: &Core) -> Result<()> {
 
 /// Takes a cell, where the writer has made the file since it was last looked for, or another one.
 fn join(shared: &Core) {
-    shared.snapshots().leave_lost_cell();
     if shared.snapshots().passed().is_none()
         && let Some(cell) = Cell::join(&*shared.device)
     {
@@ -89,9 +90,12 @@ pub(crate) fn refresh(shared: &Core) -> Result<()> {
     let mut progress = follower.progress.lock();
     let (mut unmoved, mut tries) = (0, 0);
     loop {
-        let moved = shared.manifest.follow()?;
         tries += 1;
-        match step(shared, follower, &mut progress, tries >= CERTAIN_TRIES_MAX) {
+        let at_all = tries >= CERTAIN_TRIES_MAX;
+        let mut turn = Turn { shared, follower, progress: &mut progress, at_all, moved: false };
+        let taken = turn.take_in();
+        let moved = turn.moved;
+        match taken {
             Ok(true) => break,
             Ok(false) => {}
             Err(error) if !error.may_be_reuse() => return Err(error),
@@ -112,27 +116,73 @@ pub(crate) fn refresh(shared: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Takes in what there is now, if its number is certain to be kept, or can not be, or `at_all`:
-/// readers of a number that is not certain are refused later. Whether it has.
-fn step(shared: &Core, follower: &Follower, progress: &mut Progress, at_all: bool) -> Result<bool> {
-    join(shared);
-    let (snapshots, since) = (shared.snapshots(), shared.snapshots().now());
-    let news = News::find(shared, follower, progress)?;
-    let is_certain = snapshots.keep_next(news.last);
-    if !is_certain && !at_all && snapshots.passed().is_some() {
-        progress.is_broken = news.is_alone;
-        return Ok(false);
+/// One try to catch up.
+struct Turn<'a> {
+    shared: &'a Core,
+    follower: &'a Follower,
+    progress: &'a mut Progress,
+    /// Also with a number that is not certain to be kept: its readers are refused later.
+    at_all: bool,
+    /// The manifest had another state than before.
+    moved: bool,
+}
+
+impl Turn<'_> {
+    /// Takes everything in; false where no number is certain to be kept. Where indexes are
+    /// replaced, which takes as long as copying a memtable, the log is taken in before and after.
+    fn take_in(&mut self) -> Result<bool> {
+        if !self.step(Take::Log)? {
+            return Ok(false);
+        }
+        let newest = self.shared.manifest.state();
+        if self.progress.state.as_ref().is_some_and(|state| Arc::ptr_eq(state, &newest)) {
+            return Ok(true);
+        }
+        let is_in = self.step(Take::All)?;
+        if is_in {
+            let _sooner = self.step(Take::Log)?;
+        }
+        Ok(is_in)
     }
-    let is_changed = news.is_changed;
-    let state = Arc::clone(&news.state);
-    news.take_in(shared, follower);
-    if is_changed {
-        shared.named.replace(&state.pinned);
-        follower.states.fetch_add(1, Ordering::AcqRel);
+
+    /// Takes in what there is now. Whether it has.
+    fn step(&mut self, take: Take) -> Result<bool> {
+        let (shared, snapshots) = (self.shared, self.shared.snapshots());
+        let since = snapshots.now();
+        join(shared);
+        // Before the manifest is read, whose segments have the number then.
+        let kept = keep_passed(snapshots);
+        self.moved |= shared.manifest.follow()?;
+        let is_lost = snapshots.leave_lost_cell();
+        let kept = kept.filter(|_| !is_lost);
+        let may_be_kept = is_lost || snapshots.passed().is_some();
+        if kept.is_none() && may_be_kept && !self.at_all {
+            return Ok(false);
+        }
+        let news = News::find(shared, self.follower, self.progress, (take, kept))?;
+        if kept != Some(news.seq) {
+            let _perhaps = snapshots.keep_next(news.seq);
+        }
+        let is_changed = news.is_changed;
+        let state = Arc::clone(&news.state);
+        news.take_in(shared, self.follower);
+        if is_changed {
+            shared.named.replace(&state.pinned);
+            self.follower.states.fetch_add(1, Ordering::AcqRel);
+        }
+        self.progress.state = Some(state);
+        snapshots.forget_older(since);
+        Ok(true)
     }
-    progress.state = Some(state);
-    snapshots.forget_older(since);
-    Ok(true)
+}
+
+/// Has the writer keep the last number that it has passed on, before the log is read up to it: the
+/// number stays certain however far the writer goes on meanwhile. `None` where no writer says it,
+/// and where a merge has just asked for a newer number, which the writer will pass on next.
+fn keep_passed(snapshots: &Snapshots) -> Option<Seq> {
+    let passed = snapshots.passed().filter(|passed| *passed != UNKNOWN)?;
+    let seq = passed.max(snapshots.visible());
+    snapshots.keep_next(seq).then_some(seq)
 }
 
 /// How far the follower is behind.
@@ -140,7 +190,7 @@ pub(crate) fn lag(shared: &Core) -> Option<Lag> {
     let follower = shared.follower.as_ref()?;
     let snapshots = shared.snapshots();
     let behind = |passed: Seq| passed.0.saturating_sub(snapshots.visible().0);
-    let passed = snapshots.passed().filter(|passed| *passed != Seq(u64::MAX));
+    let passed = snapshots.passed().filter(|passed| *passed != UNKNOWN);
     let refreshed = Duration::from_micros(follower.refreshed_micros.load(Ordering::Relaxed));
     let since_refresh = shared.waits.now().saturating_sub(refreshed);
     Some(Lag { operations: passed.map(behind), since_refresh })

@@ -33,16 +33,17 @@ pub(crate) fn open_trees(
     options: IndexOptions,
 ) -> BTreeMap<String, Arc<Slot>> {
     let slot = |(&id, keyspace): (&KeyspaceId, &KeyspaceState)| {
-        let tree = open_tree(env, (id, keyspace), limits, options);
+        let tree = open_tree((env, None), (id, keyspace), limits, options);
         let name = keyspace.name.clone();
         (name.clone(), Arc::new(Slot::new(id, name, tree, keyspace.history)))
     };
     state.keyspaces.iter().map(slot).collect()
 }
 
-/// The index of a keyspace of the manifest, without what the log has.
+/// The index of a keyspace of the manifest, without what the log has; another opening of it may be
+/// there.
 pub(crate) fn open_tree(
-    env: &Arc<Env>,
+    (env, older): (&Arc<Env>, Option<&Index>),
     (id, keyspace): (KeyspaceId, &KeyspaceState),
     limits: &Limits,
     options: IndexOptions,
@@ -56,9 +57,12 @@ pub(crate) fn open_tree(
         history: keyspace.history.as_ref().map(kept),
     };
     let meta = keyspace.index.as_ref().clone();
-    let tree = Index::open(Arc::clone(env), id, meta, options)
-        .with_past(keyspace.past_indexes())
-        .with_values(keyspace.values.as_ref().clone());
+    let tree = match older {
+        Some(older) => older.open_again(meta, options),
+        None => Index::open(Arc::clone(env), id, meta, options),
+    };
+    let tree =
+        tree.with_past(keyspace.past_indexes()).with_values(keyspace.values.as_ref().clone());
     if let Some(operator) = &keyspace.operator {
         tree.set_operator(Operator {
             name: Some(operator.as_str().into()),

@@ -83,7 +83,7 @@ impl Writer {
     }
 }
 
-/// Has the writer go on before some reads.
+/// Has the writer go on before some reads, and before some changes of the follower's cell.
 struct Between {
     writer: Arc<Mutex<Writer>>,
     random: Random,
@@ -99,7 +99,19 @@ impl std::fmt::Debug for Between {
 
 impl Hook for Between {
     fn before(&self, step: Step) {
-        if step.kind != StepKind::Read || IS_BUSY.get() || self.random.below(self.one_in) != 0 {
+        if step.kind == StepKind::Read {
+            self.go_on();
+        }
+    }
+
+    fn before_word(&self) {
+        self.go_on();
+    }
+}
+
+impl Between {
+    fn go_on(&self) {
+        if IS_BUSY.get() || self.random.below(self.one_in) != 0 {
             return;
         }
         IS_BUSY.set(true);

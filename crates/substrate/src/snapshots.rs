@@ -114,11 +114,13 @@ impl Snapshots {
 
     /// In a follower whose cell no writer finds any more, because the file was removed or replaced:
     /// from now on no number is certain. To be called after the manifest was read: who has written
-    /// it and did not find the cell had another file.
-    pub fn leave_lost_cell(&self) {
-        if self.following().is_some_and(|following| !following.cell.is_in_place()) {
+    /// it and did not find the cell had another file. Whether it was so.
+    pub fn leave_lost_cell(&self) -> bool {
+        let is_lost = self.following().is_some_and(|following| !following.cell.is_in_place());
+        if is_lost {
             *self.following.lock() = None;
         }
+        is_lost
     }
 
     fn following(&self) -> Option<Arc<Following>> {

@@ -40,7 +40,7 @@ use crate::kind::{Kind, PauseGuard};
 use crate::merge::Step;
 use crate::merge::scheme::Scheme;
 use crate::read::source::{Part, Run};
-use crate::run::tree::{BlockReader, Tree};
+use crate::run::opener::TreeOpener;
 use crate::upkeep::forecast::ForecastMerge;
 use crate::{Commit, Gate, Work};
 use lead::Lead;
@@ -94,14 +94,14 @@ impl FdTree {
 }
 
 impl Kind for FdTree {
-    fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
+    fn open_parts(&self, opener: &TreeOpener<'_>, meta: &IndexMeta) -> Vec<Part> {
         let consumed = meta.merge.as_ref().map_or(0, |merge| usize::from(merge.sorted_runs));
         let kept = meta.sorted_runs.len().saturating_sub(consumed);
-        let run = |tree| Run::whole(Arc::new(Tree::open(reader, tree)));
-        let mut parts: Vec<_> = meta.sorted_runs.iter().take(kept).cloned().map(run).collect();
+        let run = |tree| Run::whole(opener.open(tree));
+        let mut parts: Vec<_> = meta.sorted_runs.iter().take(kept).map(run).collect();
         parts.push(match &meta.merge {
-            Some(merge) => Arc::new(start::recorded_moving(reader, meta, merge)),
-            None => run(meta.main.clone()),
+            Some(merge) => Arc::new(start::recorded_moving(opener, meta, merge)),
+            None => run(&meta.main),
         });
         parts
     }

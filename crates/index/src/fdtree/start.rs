@@ -26,7 +26,8 @@ use crate::merge::{Inputs, Merge, Start};
 use crate::read::moving::Moving;
 use crate::read::source::{Part, Run};
 use crate::run::fence_index::FenceIndex;
-use crate::run::tree::{BlockReader, Tree};
+use crate::run::opener::TreeOpener;
+use crate::run::tree::Tree;
 use crate::upkeep::stats::CompactionStats;
 
 /// Space for a level's last extent, in bytes; larger ones are taken in pieces where space is short.
@@ -383,7 +384,7 @@ impl FdTreeIndex<'_> {
             return Ok(());
         }
         let recovered = self.recovered();
-        let mut moving = recorded_moving(self.reader(), &durable, progress);
+        let mut moving = recorded_moving(&TreeOpener::new(self.reader(), &[]), &durable, progress);
         moving.set_frozen(recovered.filter(|leaves| !leaves.is_empty()));
         let shown = moving.clone();
         self.publish(|view| view.with_moving(shown));
@@ -447,15 +448,15 @@ impl FdTreeIndex<'_> {
 
 /// The view of an index whose merge was recorded, before the log is replayed.
 pub(super) fn recorded_moving(
-    reader: &BlockReader,
+    opener: &TreeOpener<'_>,
     meta: &IndexMeta,
     progress: &MergeProgress,
 ) -> Moving {
     let consumed = meta.oldest_runs(usize::from(progress.sorted_runs));
     let trees = consumed.iter().chain([&meta.main]);
-    let open = |tree: &TreeMeta| Arc::new(Tree::open(reader, tree.clone()).consumed());
+    let open = |tree: &TreeMeta| Arc::new(opener.open(tree).consumed());
     let inputs: Vec<_> = trees.map(open).collect();
-    let new = Tree::recorded(reader, meta, progress);
+    let new = Tree::recorded(opener.reader, meta, progress);
     let moving = Moving {
         which: BackgroundJob::Merge,
         frozen: None,

@@ -24,7 +24,7 @@ use esker_substrate::error::Result;
 use crate::check::{CheckSink, Units};
 use crate::merge::Step;
 use crate::read::source::Part;
-use crate::run::tree::BlockReader;
+use crate::run::opener::TreeOpener;
 use crate::upkeep::forecast::ForecastMerge;
 use crate::{Commit, Gate, Work};
 use context::KindContext;
@@ -35,7 +35,7 @@ use context::KindContext;
 pub(crate) trait Kind: Any + Debug + Send + Sync {
     /// The parts of a view of an index whose record is `meta`, newest first, before its log has
     /// been replayed. An unreadable part is not an error: its keys are out of reach.
-    fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part>;
+    fn open_parts(&self, opener: &TreeOpener<'_>, meta: &IndexMeta) -> Vec<Part>;
 
     /// Whether merges consume runs partially, range by range. Then no block of a run shares its
     /// units with another, and keys outside a run's range count as consumed from the beginning.

@@ -16,7 +16,7 @@ use crate::kind::context::KindContext;
 use crate::kind::{Kind, PauseGuard};
 use crate::merge::Step;
 use crate::read::source::Part;
-use crate::run::tree::BlockReader;
+use crate::run::opener::TreeOpener;
 use crate::upkeep::forecast::ForecastMerge;
 use crate::{Commit, Gate, Work};
 
@@ -42,8 +42,8 @@ impl Lsm {
 }
 
 impl Kind for Lsm {
-    fn open_parts(&self, reader: &BlockReader, meta: &IndexMeta) -> Vec<Part> {
-        meta.lsm().map_or_else(Vec::new, |lsm| open_parts(reader, meta, lsm))
+    fn open_parts(&self, opener: &TreeOpener<'_>, meta: &IndexMeta) -> Vec<Part> {
+        meta.lsm().map_or_else(Vec::new, |lsm| open_parts(opener, meta, lsm))
     }
 
     fn consumes_runs_partially(&self) -> bool {

@@ -61,7 +61,7 @@ use esker_substrate::error::{Error, Result};
 use crate::merge::Step;
 use crate::read::source::{Part, Run};
 use crate::run::consumed::Consumed;
-use crate::run::tree::{BlockReader, Tree};
+use crate::run::opener::TreeOpener;
 use crate::upkeep::balance::underflows;
 use crate::upkeep::due::sorted_run_bytes;
 use crate::upkeep::forecast::ForecastMerge;
@@ -100,12 +100,12 @@ pub struct Job {
 }
 
 /// The parts of a view of an index that has been opened.
-fn open_parts(reader: &BlockReader, meta: &IndexMeta, lsm: &LsmMeta) -> Vec<Part> {
+fn open_parts(opener: &TreeOpener<'_>, meta: &IndexMeta, lsm: &LsmMeta) -> Vec<Part> {
     let run = |(tree, gone): (&TreeMeta, &Vec<KeyRangeBuf>)| {
-        let tree = Arc::new(Tree::open(reader, tree.clone()));
+        let tree = opener.open(tree);
         Arc::new(Run { tree, consumed: Consumed::new(gone) }) as Part
     };
-    let level = |level: &LsmLevel| Run::whole(Arc::new(Tree::open_level(reader, &level.tree)));
+    let level = |level: &LsmLevel| Run::whole(opener.open_level(&level.tree));
     let runs = meta.sorted_runs.iter().zip(&lsm.gone).map(run);
     runs.chain(lsm.levels.iter().map(level)).collect()
 }

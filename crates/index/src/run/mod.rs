@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`fence_index`] and [`tree`] (a tree and how it is entered), [`lookup`] (a key),
 //! [`cursor`] and [`data_cursor`] (entries in key order, both ways), [`consumed`] (key ranges that
-//! a run no longer has), [`walk`] (everything that a durable state refers to).
+//! a run no longer has), [`walk`] (everything that a durable state refers to), [`opener`] (opening
+//! trees beside those of an older opening).
 
 pub mod consumed;
 pub mod cursor;
@@ -10,5 +11,6 @@ pub mod data_cursor;
 pub mod fence_index;
 mod load_fences;
 pub mod lookup;
+pub mod opener;
 pub mod tree;
 pub mod walk;

@@ -80,6 +80,8 @@ pub struct Tree {
     growing: bool,
     /// Each block is its own, anywhere in the file.
     is_level: bool,
+    /// Fences that a merge needs no more may be missing.
+    is_trimmed: bool,
 }
 
 /// The fences to one level's blocks, as far as they are in memory.
@@ -114,7 +116,7 @@ impl LevelFences {
 impl Tree {
     /// A tree whose fences are known level by level, as far as they are in memory.
     pub(crate) fn written(meta: Arc<TreeMeta>, levels: Vec<LevelFences>) -> Self {
-        Self { meta, levels, moving: false, growing: false, is_level: false }
+        Self { meta, levels, ..Self::default() }
     }
 
     /// A level that owns its blocks one by one, with its top fences. None of its other fences are
@@ -124,12 +126,12 @@ impl Tree {
         if let Some(first) = levels.first_mut() {
             *first = LevelFences::of(top);
         }
-        Self { meta, levels, moving: true, growing: false, is_level: true }
+        Self { meta, levels, moving: true, is_level: true, ..Self::default() }
     }
 
     /// The new side of a merge under way.
     pub(crate) fn growing(meta: Arc<TreeMeta>, levels: Vec<LevelFences>) -> Self {
-        Self { meta, levels, moving: true, growing: true, is_level: false }
+        Self { meta, levels, moving: true, growing: true, ..Self::default() }
     }
 
     /// The same tree for a merge that consumes it.
@@ -139,8 +141,8 @@ impl Tree {
             meta: Arc::clone(&self.meta),
             levels: levels.collect(),
             moving: true,
-            growing: false,
-            is_level: false,
+            is_trimmed: self.is_trimmed,
+            ..Self::default()
         }
     }
 
@@ -162,8 +164,8 @@ impl Tree {
             meta: Arc::clone(&self.meta),
             levels: levels.collect(),
             moving: true,
-            growing: false,
-            is_level: false,
+            is_trimmed: true,
+            ..Self::default()
         })
     }
 
@@ -173,7 +175,7 @@ impl Tree {
         let lower = self.levels.iter().skip(1).map(|_| LevelFences::default());
         let levels = top.into_iter().chain(lower).collect();
         let meta = Arc::clone(&self.meta);
-        Self { meta, levels, moving: true, growing: false, is_level: false }
+        Self { meta, levels, moving: true, ..Self::default() }
     }
 
     /// A tree of which nothing has been read: the first search reads its top fences.
@@ -188,20 +190,19 @@ impl Tree {
         Self { moving: true, ..Self::unopened(meta) }
     }
 
-    /// Opens a tree: reads the blocks of its top fences, one I/O each. Where they cannot be
-    /// read, this tree's keys are out of reach, and no other tree's; each read of them tries again.
-    pub(crate) fn open(reader: &BlockReader, meta: TreeMeta) -> Self {
-        let tree = Self::unopened(meta);
-        if let Err(error) = tree.enter(reader) {
-            tracing::warn!(keyspace = reader.keyspace.0, %error, "top fences cannot be read");
-        }
-        tree
+    /// The same tree for another index, with the fences that are in memory.
+    pub(crate) fn opened_again(&self) -> Self {
+        let levels = self.levels.iter().map(|level| LevelFences::of(level.held.get().cloned()));
+        Self::written(Arc::clone(&self.meta), levels.collect())
     }
 
-    /// Opens a level that owns its blocks one by one, as [`Tree::open`] opens a tree.
-    pub(crate) fn open_level(reader: &BlockReader, meta: &TreeMeta) -> Self {
-        let top = Self::open(reader, meta.clone()).held(0);
-        Self::level(Arc::new(meta.clone()), top)
+    /// Opens a tree: reads the blocks of its top fences, one I/O each, unless they are in memory.
+    /// Where they cannot be read, this tree's keys are out of reach, and no other tree's; each read
+    /// of them tries again.
+    pub(crate) fn enter_or_warn(&self, reader: &BlockReader) {
+        if let Err(error) = self.enter(reader) {
+            tracing::warn!(keyspace = reader.keyspace.0, %error, "top fences cannot be read");
+        }
     }
 
     /// The new side of a merge as it was recorded. Where its top fences cannot be read, its keys
@@ -251,6 +252,11 @@ impl Tree {
             let _first = top.held.set(Arc::new(read_top_fences(reader, &self.meta)?));
         }
         Ok(())
+    }
+
+    /// Whether the fences in memory are all that its record has at their levels.
+    pub(crate) const fn is_complete(&self) -> bool {
+        !self.growing && !self.is_trimmed
     }
 
     /// Whether it is a level with scattered blocks.

@@ -68,11 +68,16 @@ impl Index {
         });
     }
 
-    /// Replays versions, those of a key from the oldest on.
+    /// Replays the versions that the record does not have, those of a key from the oldest on.
     fn replay_all(&self, leaves: &Leaves) {
+        let meta = self.meta();
+        let frozen = meta.merge.as_ref().map_or((Seq(0), Seq(0)), |merge| merge.frozen);
+        let is_left = |seq: Seq| seq > meta.flushed_seq || (frozen.0 < seq && seq <= frozen.1);
         let mut place = leaves.last();
         while let Some(here) = place {
-            self.replay(here.key(), here.seq(), here.data());
+            if is_left(here.seq()) {
+                self.replay(here.key(), here.seq(), here.data());
+            }
             place = here.prev();
         }
     }

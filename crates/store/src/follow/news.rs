@@ -29,16 +29,31 @@ use crate::trees::{must_fit, open_tree, require_codecs};
 pub(super) struct News {
     pub state: Arc<ManifestState>,
     /// The number that becomes visible.
-    pub last: Seq,
+    pub seq: Seq,
     /// The manifest has another state.
     pub is_changed: bool,
-    /// Whether operations are in these indexes alone: if they are not taken in, everything must be
-    /// read again.
-    pub is_alone: bool,
     /// Indexes that are read in the place of others.
     replaced: Vec<Replaced>,
     created: Vec<Arc<Slot>>,
     dropped: Vec<Arc<Slot>>,
+}
+
+/// What is taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Take {
+    /// The log alone, where the same keyspaces are there: the indexes that are read have all else,
+    /// until their space is used again.
+    Log,
+    /// Everything.
+    All,
+}
+
+/// The states of the manifest that the indexes have, that the log goes with, and that is taken in:
+/// one of the two.
+struct States<'a> {
+    known: &'a Arc<ManifestState>,
+    log: &'a Arc<ManifestState>,
+    taken: &'a Arc<ManifestState>,
 }
 
 /// The next index of a keyspace.
@@ -49,15 +64,24 @@ struct Replaced {
 }
 
 impl News {
-    /// Reads the log behind the state of the manifest.
-    pub fn find(shared: &Core, follower: &Follower, progress: &mut Progress) -> Result<Self> {
+    /// Reads the log behind the state of the manifest. The number is `kept`, or where the log ends
+    /// if that is before.
+    pub fn find(
+        shared: &Core,
+        follower: &Follower,
+        progress: &mut Progress,
+        (take, kept): (Take, Option<Seq>),
+    ) -> Result<Self> {
         let state = shared.manifest.state();
         require_codecs(&state)?;
         let is_known =
             |known: &Arc<ManifestState>| !progress.is_broken && !begins_history(known, &state);
         if let Some(known) = progress.state.clone().filter(is_known) {
-            let found =
-                Self::find_more(shared, follower, (&known, &state), &mut progress.is_broken);
+            let is_log = take == Take::Log && known.keyspaces.keys().eq(state.keyspaces.keys());
+            let taken = if is_log { &known } else { &state };
+            let states = States { known: &known, log: &state, taken };
+            let broken = &mut progress.is_broken;
+            let found = Self::find_more(shared, follower, states, (kept, broken));
             match found {
                 Ok(Some(news)) => return Ok(news),
                 Ok(None) => {}
@@ -67,7 +91,7 @@ impl News {
             }
         }
         progress.is_broken = true;
-        let news = Self::find_all(shared, follower, state)?;
+        let news = Self::find_all(shared, follower, (state, kept))?;
         progress.is_broken = false;
         Ok(news)
     }
@@ -76,8 +100,8 @@ impl News {
     fn find_more(
         shared: &Core,
         follower: &Follower,
-        (known, state): (&Arc<ManifestState>, &Arc<ManifestState>),
-        is_broken: &mut bool,
+        States { known, log, taken: state }: States<'_>,
+        (kept, is_broken): (Option<Seq>, &mut bool),
     ) -> Result<Option<Self>> {
         let mut slots: BTreeMap<KeyspaceId, Arc<Slot>> =
             shared.slots().into_iter().map(|slot| (slot.id, slot)).collect();
@@ -87,7 +111,7 @@ impl News {
             .iter()
             .filter(|(id, _)| is_new(id))
             .map(|(id, keyspace)| {
-                let opening = open(shared, *id, keyspace, Seq(0));
+                let opening = open(shared, None, (*id, keyspace), Seq(0));
                 slot(*id, keyspace, opening, follower)
             })
             .collect();
@@ -98,45 +122,47 @@ impl News {
         };
         // What was read into keyspaces that are not taken in, or in part, is not read again.
         *is_broken = !created.is_empty();
-        if read_log(shared, (state, 0), &with, is_broken)? == Followed::Gap {
+        if read_log(shared, (log, 0), &with, is_broken)? == Followed::Gap {
             return Ok(None);
         }
-        let last = shared.log.last_seq();
+        let seq = number(shared, kept);
         let replaced = if Arc::ptr_eq(known, state) {
             Vec::new()
         } else {
-            replaced(shared, (known, state), &slots, last)?
+            replaced(shared, (known, state), &slots, seq)?
         };
         *is_broken = false;
         let is_gone = |slot: &&Arc<Slot>| !state.keyspaces.contains_key(&slot.id);
         let dropped = slots.values().filter(is_gone).cloned().collect();
-        let (is_changed, is_alone) = (!Arc::ptr_eq(known, state), !created.is_empty());
-        let state = Arc::clone(state);
-        Ok(Some(Self { state, last, is_changed, is_alone, replaced, created, dropped }))
+        let (is_changed, state) = (!Arc::ptr_eq(known, state), Arc::clone(state));
+        Ok(Some(Self { state, seq, is_changed, replaced, created, dropped }))
     }
 
     /// Reads everything.
-    fn find_all(shared: &Core, follower: &Follower, state: Arc<ManifestState>) -> Result<Self> {
+    fn find_all(
+        shared: &Core,
+        follower: &Follower,
+        (state, kept): (Arc<ManifestState>, Option<Seq>),
+    ) -> Result<Self> {
         let older_bytes = shared.memtables_bytes();
         let mut openings: BTreeMap<KeyspaceId, Opening> = BTreeMap::new();
         for (id, keyspace) in &state.keyspaces {
-            openings.insert(*id, open(shared, *id, keyspace, Seq(0)));
+            openings.insert(*id, open(shared, None, (*id, keyspace), Seq(0)));
         }
         let with = |id: KeyspaceId, visit: &mut dyn FnMut(&Index)| {
             openings.get(&id).into_iter().for_each(|opening| visit(&opening.index));
         };
         shared.log.rewind();
         read_log(shared, (&state, older_bytes), &with, &mut false)?;
-        let last = shared.log.last_seq();
-        let visible = shared.snapshots().visible();
-        if last < visible {
-            return Err(went_back(shared, visible, last));
+        let (seq, visible) = (number(shared, kept), shared.snapshots().visible());
+        if seq < visible {
+            return Err(went_back(shared, visible, seq));
         }
         let mut slots: BTreeMap<KeyspaceId, Arc<Slot>> =
             shared.slots().into_iter().map(|slot| (slot.id, slot)).collect();
         let (mut replaced, mut created) = (Vec::new(), Vec::new());
         for (id, mut opening) in openings {
-            opening.reads_from = last;
+            opening.reads_from = seq;
             opening.index.resume()?;
             let Some(keyspace) = state.keyspaces.get(&id) else { continue };
             match slots.remove(&id) {
@@ -148,8 +174,7 @@ impl News {
             }
         }
         let dropped = slots.into_values().collect();
-        let (is_changed, is_alone) = (true, true);
-        Ok(Self { state, last, is_changed, is_alone, replaced, created, dropped })
+        Ok(Self { state, seq, is_changed: true, replaced, created, dropped })
     }
 
     /// Makes them visible, all at one moment.
@@ -166,7 +191,7 @@ impl News {
                 before.push(slot.replace(opening, history));
             }
             registry.extend(self.created.into_iter().map(|slot| (slot.name.clone(), slot)));
-            shared.snapshots().publish(self.last);
+            shared.snapshots().publish(self.seq);
         }
         // Outside the lock: it takes time.
         drop(before);
@@ -182,8 +207,13 @@ fn begins_history(known: &ManifestState, state: &ManifestState) -> bool {
     })
 }
 
-fn open(shared: &Core, id: KeyspaceId, keyspace: &KeyspaceState, reads_from: Seq) -> Opening {
-    let index = open_tree(&shared.env, (id, keyspace), &shared.limits, shared.options);
+fn open(
+    shared: &Core,
+    older: Option<&Index>,
+    keyspace: (KeyspaceId, &KeyspaceState),
+    reads_from: Seq,
+) -> Opening {
+    let index = open_tree((&shared.env, older), keyspace, &shared.limits, shared.options);
     Opening { index, reads_from }
 }
 
@@ -197,12 +227,18 @@ fn slot(
     Arc::new(Slot::followed(id, name, opening, steady))
 }
 
+/// The number that becomes visible when the log has been read.
+fn number(shared: &Core, kept: Option<Seq>) -> Seq {
+    let last = shared.log.last_seq();
+    kept.map_or(last, |kept| kept.min(last))
+}
+
 /// New indexes for the keyspaces whose record has changed.
 fn replaced(
     shared: &Core,
     (known, state): (&ManifestState, &ManifestState),
     slots: &BTreeMap<KeyspaceId, Arc<Slot>>,
-    last: Seq,
+    seq: Seq,
 ) -> Result<Vec<Replaced>> {
     let mut replaced = Vec::new();
     for (id, keyspace) in &state.keyspaces {
@@ -214,7 +250,7 @@ fn replaced(
         else {
             continue;
         };
-        let opening = open(shared, *id, keyspace, last);
+        let opening = open(shared, Some(&older), (*id, keyspace), seq);
         opening.index.take_over(&older);
         opening.index.resume()?;
         let slot = Arc::clone(slot);

@@ -20,11 +20,14 @@ pub(crate) fn start(shared: &Arc<Core>, interval: Option<Duration>) -> std::io::
     *follower.stop.lock() = Some(stop);
     let store = Arc::clone(shared);
     let _runs_on = sync::spawn("esker-follow", move || {
-        while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        let mut wait = interval;
+        while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let Ok(_open) = store.enter() else { return };
+            let begun = store.waits.now();
             if let Err(error) = refresh(&store) {
                 tracing::warn!(%error, "the follower cannot catch up");
             }
+            wait = interval.saturating_sub(store.waits.now().saturating_sub(begun));
         }
     })?;
     Ok(())
