@@ -180,7 +180,8 @@ impl Index {
         let meta = Arc::new(meta);
         let removed = RangeTombstones::new(Arc::clone(&meta.removed)).into();
         let kind = kind_of(&meta, &options);
-        let parts = kind.open_parts(&TreeOpener::new(&reader, parts), &meta);
+        let older = parts.iter().flat_map(|part| part.trees()).map(|(tree, _)| tree);
+        let parts = kind.open_parts(&TreeOpener::new(&reader, older), &meta);
         let frozen = meta.merge.as_ref().map_or(Seq(0), |merge| merge.frozen.1);
         let frozen_until = meta.flushed_seq.max(frozen);
         let is_merging = meta.merge.is_some();

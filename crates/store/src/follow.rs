@@ -40,7 +40,7 @@ use crate::follower::{Follower, Lag, Progress};
 use crate::shared::Core;
 use crate::trees;
 
-use news::{News, Take};
+use news::{News, Retired, Take, Wanted};
 pub(crate) use reading::{reading, too_old};
 pub(crate) use thread::start;
 
@@ -92,7 +92,14 @@ pub(crate) fn refresh(shared: &Core) -> Result<()> {
     loop {
         tries += 1;
         let at_all = tries >= CERTAIN_TRIES_MAX;
-        let mut turn = Turn { shared, follower, progress: &mut progress, at_all, moved: false };
+        let mut turn = Turn {
+            shared,
+            follower,
+            progress: &mut progress,
+            at_all,
+            moved: false,
+            older_bytes: 0,
+        };
         let taken = turn.take_in();
         let moved = turn.moved;
         match taken {
@@ -125,28 +132,30 @@ struct Turn<'a> {
     at_all: bool,
     /// The manifest had another state than before.
     moved: bool,
+    /// Memory of memtables that are given back at its end.
+    older_bytes: u64,
 }
 
 impl Turn<'_> {
     /// Takes everything in; false where no number is certain to be kept. Where indexes are
     /// replaced, which takes as long as copying a memtable, the log is taken in before and after.
     fn take_in(&mut self) -> Result<bool> {
-        if !self.step(Take::Log)? {
+        if self.step(Take::Log)?.is_none() {
             return Ok(false);
         }
         let newest = self.shared.manifest.state();
         if self.progress.state.as_ref().is_some_and(|state| Arc::ptr_eq(state, &newest)) {
             return Ok(true);
         }
-        let is_in = self.step(Take::All)?;
-        if is_in {
-            let _sooner = self.step(Take::Log)?;
-        }
-        Ok(is_in)
+        let Some(retired) = self.step(Take::All)? else { return Ok(false) };
+        self.older_bytes = retired.memtables_bytes();
+        let _sooner = self.step(Take::Log)?;
+        drop(retired);
+        Ok(true)
     }
 
-    /// Takes in what there is now. Whether it has.
-    fn step(&mut self, take: Take) -> Result<bool> {
+    /// Takes in what there is now; `None` if it has not.
+    fn step(&mut self, take: Take) -> Result<Option<Retired>> {
         let (shared, snapshots) = (self.shared, self.shared.snapshots());
         let since = snapshots.now();
         join(shared);
@@ -157,22 +166,23 @@ impl Turn<'_> {
         let kept = kept.filter(|_| !is_lost);
         let may_be_kept = is_lost || snapshots.passed().is_some();
         if kept.is_none() && may_be_kept && !self.at_all {
-            return Ok(false);
+            return Ok(None);
         }
-        let news = News::find(shared, self.follower, self.progress, (take, kept))?;
+        let wanted = Wanted { take, kept, older_bytes: self.older_bytes };
+        let news = News::find(shared, self.follower, self.progress, wanted)?;
         if kept != Some(news.seq) {
             let _perhaps = snapshots.keep_next(news.seq);
         }
         let is_changed = news.is_changed;
         let state = Arc::clone(&news.state);
-        news.take_in(shared, self.follower);
+        let retired = news.take_in(shared, self.follower);
         if is_changed {
             shared.named.replace(&state.pinned);
             self.follower.states.fetch_add(1, Ordering::AcqRel);
         }
         self.progress.state = Some(state);
         snapshots.forget_older(since);
-        Ok(true)
+        Ok(Some(retired))
     }
 }
 

@@ -384,7 +384,7 @@ impl FdTreeIndex<'_> {
             return Ok(());
         }
         let recovered = self.recovered();
-        let mut moving = recorded_moving(&TreeOpener::new(self.reader(), &[]), &durable, progress);
+        let mut moving = recorded_moving(&TreeOpener::alone(self.reader()), &durable, progress);
         moving.set_frozen(recovered.filter(|leaves| !leaves.is_empty()));
         let shown = moving.clone();
         self.publish(|view| view.with_moving(shown));

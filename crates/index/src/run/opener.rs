@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use esker_format::meta::TreeMeta;
 
-use crate::read::source::Part;
 use crate::run::tree::{BlockReader, Tree};
 
 /// Opens the trees of an index.
@@ -19,10 +18,14 @@ pub(crate) struct TreeOpener<'a> {
 }
 
 impl<'a> TreeOpener<'a> {
-    /// Opens trees beside those of `parts`, of which there may be none.
-    pub fn new(reader: &'a BlockReader, parts: &'a [Part]) -> Self {
-        let trees = parts.iter().flat_map(|part| part.trees()).map(|(tree, _)| tree);
-        Self { reader, known: trees.filter(|tree| tree.is_complete()).collect() }
+    /// Opens trees where there is no older opening.
+    pub const fn alone(reader: &'a BlockReader) -> Self {
+        Self { reader, known: Vec::new() }
+    }
+
+    /// Opens trees beside those of an older opening, of which there may be none.
+    pub fn new(reader: &'a BlockReader, older: impl Iterator<Item = &'a Tree>) -> Self {
+        Self { reader, known: older.filter(|tree| tree.is_complete()).collect() }
     }
 
     /// Opens a tree: see [`Tree::enter_or_warn`].

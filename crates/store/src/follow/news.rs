@@ -38,6 +38,26 @@ pub(super) struct News {
     dropped: Vec<Arc<Slot>>,
 }
 
+/// Indexes that were replaced. Their memory is given back when this is dropped.
+pub(super) struct Retired(Vec<Arc<Opening>>);
+
+impl Retired {
+    /// Memory of their memtables.
+    pub fn memtables_bytes(&self) -> u64 {
+        self.0.iter().map(|opening| opening.index.memtable_memory_bytes()).sum()
+    }
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub take: Take,
+    /// The number that is certain to be kept.
+    pub kept: Option<Seq>,
+    /// Memory of memtables that are given back soon.
+    pub older_bytes: u64,
+}
+
 /// What is taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Take {
@@ -70,18 +90,19 @@ impl News {
         shared: &Core,
         follower: &Follower,
         progress: &mut Progress,
-        (take, kept): (Take, Option<Seq>),
+        wanted: Wanted,
     ) -> Result<Self> {
         let state = shared.manifest.state();
         require_codecs(&state)?;
         let is_known =
             |known: &Arc<ManifestState>| !progress.is_broken && !begins_history(known, &state);
         if let Some(known) = progress.state.clone().filter(is_known) {
-            let is_log = take == Take::Log && known.keyspaces.keys().eq(state.keyspaces.keys());
+            let is_log =
+                wanted.take == Take::Log && known.keyspaces.keys().eq(state.keyspaces.keys());
             let taken = if is_log { &known } else { &state };
             let states = States { known: &known, log: &state, taken };
             let broken = &mut progress.is_broken;
-            let found = Self::find_more(shared, follower, states, (kept, broken));
+            let found = Self::find_more(shared, follower, states, (wanted, broken));
             match found {
                 Ok(Some(news)) => return Ok(news),
                 Ok(None) => {}
@@ -91,7 +112,7 @@ impl News {
             }
         }
         progress.is_broken = true;
-        let news = Self::find_all(shared, follower, (state, kept))?;
+        let news = Self::find_all(shared, follower, (state, wanted.kept))?;
         progress.is_broken = false;
         Ok(news)
     }
@@ -101,7 +122,7 @@ impl News {
         shared: &Core,
         follower: &Follower,
         States { known, log, taken: state }: States<'_>,
-        (kept, is_broken): (Option<Seq>, &mut bool),
+        (wanted, is_broken): (Wanted, &mut bool),
     ) -> Result<Option<Self>> {
         let mut slots: BTreeMap<KeyspaceId, Arc<Slot>> =
             shared.slots().into_iter().map(|slot| (slot.id, slot)).collect();
@@ -122,10 +143,10 @@ impl News {
         };
         // What was read into keyspaces that are not taken in, or in part, is not read again.
         *is_broken = !created.is_empty();
-        if read_log(shared, (log, 0), &with, is_broken)? == Followed::Gap {
+        if read_log(shared, (log, wanted.older_bytes), &with, is_broken)? == Followed::Gap {
             return Ok(None);
         }
-        let seq = number(shared, kept);
+        let seq = number(shared, wanted.kept);
         let replaced = if Arc::ptr_eq(known, state) {
             Vec::new()
         } else {
@@ -177,8 +198,9 @@ impl News {
         Ok(Self { state, seq, is_changed: true, replaced, created, dropped })
     }
 
-    /// Makes them visible, all at one moment.
-    pub fn take_in(self, shared: &Core, follower: &Follower) {
+    /// Makes them visible, all at one moment. Returns what was there before; to give it back takes
+    /// as long as making it.
+    pub fn take_in(self, shared: &Core, follower: &Follower) -> Retired {
         let mut before = Vec::new();
         {
             let _steady = follower.steady.write();
@@ -188,14 +210,13 @@ impl News {
                 registry.retain(|_, known| known.id != slot.id);
             }
             for Replaced { slot, opening, history } in self.replaced {
-                before.push(slot.replace(opening, history));
+                before.extend(slot.replace(opening, history));
             }
             registry.extend(self.created.into_iter().map(|slot| (slot.name.clone(), slot)));
             shared.snapshots().publish(self.seq);
         }
-        // Outside the lock: it takes time.
-        drop(before);
         self.dropped.iter().for_each(|slot| slot.close());
+        Retired(before)
     }
 }
 
