@@ -9,6 +9,7 @@ use esker_device::forked::{Child, Ended};
 use esker_device::shared::SharedFile;
 use esker_device::sim::{SimDevice, SimShared};
 use esker_device::{Caching, Device, Open};
+use esker_harness::counts::budget;
 
 use super::tests::{WORDS, count_up, counted, options};
 use super::*;
@@ -60,6 +61,7 @@ fn open_in(folder: &Path) -> Arc<dyn DeviceFile> {
 #[test]
 fn readers_in_processes_see_what_was_committed_before_they_began() {
     const COMMITTED: usize = WORDS - 1;
+    let commits = 3000 * budget() as u32;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("meeting");
     let open = || open_in(folder.path());
@@ -79,15 +81,15 @@ fn readers_in_processes_see_what_was_committed_before_they_began() {
                 return 1;
             }
             reads += 1;
-            if least >= 3000 {
+            if least >= commits {
                 return if reads > 10 { 0 } else { 3 };
             }
         }
     };
-    let children: Vec<_> = (0..3).map(|_| Child::run(60, follow)).collect();
+    let children: Vec<_> = (0..3).map(|_| Child::run(60 * budget() as u32, follow)).collect();
     let shared = Arc::new(SharedFile::open(&path, MEETING_BYTES).unwrap());
     let leader = PageStore::open_leader(open(), options(), Arc::clone(&shared) as _).unwrap();
-    for number in 1..=3000 {
+    for number in 1..=commits {
         count_up(&leader, number);
         shared.store(COMMITTED, number.into());
     }
