@@ -9,9 +9,8 @@ use esker_device::forked::{Child, Ended};
 use esker_device::shared::SharedFile;
 use esker_device::sim::{SimDevice, SimShared};
 use esker_device::{Caching, Device, Open};
-use esker_harness::counts::budget;
 
-use super::tests::{WORDS, count_up, counted, options};
+use super::tests::{WORDS, budget, count_up, counted, options};
 use super::*;
 use crate::{Durability, Error, MEETING_BYTES};
 
