@@ -8,8 +8,8 @@
 //! | [`versions`] | stores that keep every version, behind a trait of their own |
 //!
 //! Each file states its store's settings: the memory budget shared out as its authors recommend,
-//! no compression, no durability weaker than Esker's. Peers are off by default: two need a system
-//! library or minutes to build, and what is tested every day is Esker.
+//! no compression, no durability weaker than Esker's. Peers are off by default: RocksDB needs a
+//! library that is fetched, others minutes to build, and what is tested every day is Esker.
 
 pub mod esker;
 #[cfg(feature = "fjall")]
@@ -21,4 +21,6 @@ pub mod rocksdb;
 pub mod system;
 pub mod versions;
 
-pub use system::{Arrangement, Durability, Error, Figures, Held, Name, Result, System};
+pub use system::{
+    Arrangement, Durability, Error, Figures, Held, Name, Result, System, rocksdb_version,
+};

@@ -53,8 +53,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Name {
     /// Esker.
     Esker,
-    /// RocksDB.
+    /// RocksDB with leveled compaction and two write buffers of a quarter of the budget.
     Rocksdb,
+    /// The same with four write buffers of an eighth.
+    RocksdbEighths,
+    /// RocksDB with universal compaction and two write buffers of a quarter.
+    RocksdbUniversal,
+    /// The same with four write buffers of an eighth.
+    RocksdbUniversalEighths,
     /// fjall.
     Fjall,
     /// redb.
@@ -63,7 +69,18 @@ pub enum Name {
 
 impl Name {
     /// Every store, in the order of tables.
-    pub const ALL: [Self; 4] = [Self::Esker, Self::Rocksdb, Self::Fjall, Self::Redb];
+    pub const ALL: [Self; 7] = [
+        Self::Esker,
+        Self::Rocksdb,
+        Self::RocksdbEighths,
+        Self::RocksdbUniversal,
+        Self::RocksdbUniversalEighths,
+        Self::Fjall,
+        Self::Redb,
+    ];
+
+    /// RocksDB with leveled compaction, its default, in each setting of write buffers.
+    pub const ROCKSDB_LEVELED: [Self; 2] = [Self::Rocksdb, Self::RocksdbEighths];
 
     /// The name as it is typed and stored.
     #[must_use]
@@ -71,6 +88,9 @@ impl Name {
         match self {
             Self::Esker => "esker",
             Self::Rocksdb => "rocksdb",
+            Self::RocksdbEighths => "rocksdb-eighths",
+            Self::RocksdbUniversal => "rocksdb-universal",
+            Self::RocksdbUniversalEighths => "rocksdb-universal-eighths",
             Self::Fjall => "fjall",
             Self::Redb => "redb",
         }
@@ -87,10 +107,25 @@ impl Name {
     pub const fn is_built(self) -> bool {
         match self {
             Self::Esker => true,
-            Self::Rocksdb => cfg!(feature = "rocksdb"),
+            Self::Rocksdb
+            | Self::RocksdbEighths
+            | Self::RocksdbUniversal
+            | Self::RocksdbUniversalEighths => cfg!(feature = "rocksdb"),
             Self::Fjall => cfg!(feature = "fjall"),
             Self::Redb => cfg!(feature = "redb"),
         }
+    }
+
+    /// Whether it is RocksDB, in any setting.
+    #[must_use]
+    pub const fn is_rocksdb(self) -> bool {
+        matches!(
+            self,
+            Self::Rocksdb
+                | Self::RocksdbEighths
+                | Self::RocksdbUniversal
+                | Self::RocksdbUniversalEighths
+        )
     }
 
     pub(crate) fn failed(self, error: impl fmt::Display) -> Error {
@@ -231,7 +266,10 @@ pub fn open(
     match name {
         Name::Esker => crate::esker::open(folder, budget_bytes, arrangement),
         #[cfg(feature = "rocksdb")]
-        Name::Rocksdb => crate::rocksdb::open(folder, budget_bytes),
+        Name::Rocksdb
+        | Name::RocksdbEighths
+        | Name::RocksdbUniversal
+        | Name::RocksdbUniversalEighths => crate::rocksdb::open(name, folder, budget_bytes),
         #[cfg(feature = "fjall")]
         Name::Fjall => crate::fjall::open(folder, budget_bytes),
         #[cfg(feature = "redb")]
@@ -239,6 +277,21 @@ pub fn open(
         #[cfg(not(all(feature = "rocksdb", feature = "fjall", feature = "redb")))]
         name => Err(Error::NotBuilt(name.as_str())),
     }
+}
+
+/// The version of the RocksDB library that is loaded; `None` where none is built in. Makes an empty
+/// store in `folder`, which is left there.
+///
+/// # Errors
+/// [`Error::Failed`], also for a library that is too old for this program.
+pub fn rocksdb_version(folder: &Path) -> Result<Option<String>> {
+    #[cfg(feature = "rocksdb")]
+    return crate::rocksdb::version(folder).map(Some);
+    #[cfg(not(feature = "rocksdb"))]
+    return {
+        let _ = folder;
+        Ok(None)
+    };
 }
 
 /// Opens the store `name` on a device, for instance a simulated one, creating it where there is

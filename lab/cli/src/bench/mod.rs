@@ -45,6 +45,11 @@ needs about 4 GB.
 Rows: load, lookups, scans, hot-scans, durable, merge, merge-space, overwrite, mix,
 values-1000, values-4000, sequential, moving-normal, compact, reopen.
 
+Systems: esker, and with the feature `peers` rocksdb (leveled compaction, two write buffers of a
+quarter of the budget), rocksdb-eighths (four of an eighth), rocksdb-universal and
+rocksdb-universal-eighths (the same with universal compaction), fjall, redb. Targets are compared
+with the better of rocksdb and rocksdb-eighths, of those that are measured.
+
 With --media, Esker's files are on a simulated SSD, and each row also shows what the flash did:
 bytes that the store wrote, times the write amplification of the device, erases and wear.";
 
@@ -57,7 +62,7 @@ pub struct Bench {
     /// Also measure the other stores of this build (feature `peers`)
     #[arg(long)]
     peers: bool,
-    /// Sizes; the targets are for `full`, which takes one to two hours
+    /// Sizes; the targets are for `full`, which takes one to two hours with four systems
     #[arg(long, value_enum, default_value = "small")]
     scale: ScaleName,
     /// Only these rows, separated by commas
@@ -80,7 +85,8 @@ pub struct Bench {
     /// Folder of the stores, which are removed at the end [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Writes per second during a full compaction [default: 70 % of RocksDB's load rate]
+    /// Writes per second during a full compaction [default: 70 % of RocksDB's load rate,
+    /// leveled, with the write buffers that load faster]
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     rate: Option<f64>,
     /// Number of runs of each row and system [default: 1 to 7, by row and scale]
@@ -257,7 +263,7 @@ fn systems(args: &Bench) -> Result<Vec<Name>, Failure> {
     }
     if built.len() == 1 {
         let text = "no peers are built in: build with `--features peers`, as \
-                    lab/peers/src/rocksdb.rs tells";
+                    lab/peers/README.md tells";
         return Err(Failure::Input(text.to_owned()));
     }
     Ok(built)

@@ -76,7 +76,7 @@ pub(super) fn text(found: &Findings) -> String {
     text
 }
 
-/// The rows' figures, a column a system, and how Esker's compares with RocksDB's.
+/// The rows' figures, a column a system, and how Esker's compares with those of `rocksdb`.
 fn figures(found: &Findings) -> Table {
     let ran = |system: &Name| found.measured.iter().any(|of| of.system == system.as_str());
     let systems: Vec<Name> = Name::ALL.into_iter().filter(ran).collect();

@@ -1,8 +1,9 @@
 //! Bars: the conditions that must hold, as data, and whether they do.
 //!
 //! A bar compares Esker's median of a metric with a number, or with a multiple of a peer's
-//! median. Bars that compare time are ratios between systems that alternated in one comparison;
-//! counters have absolute bars.
+//! median. A peer that is measured in several settings has, for each bar, its best one: what is
+//! compared with RocksDB must hold in both of its leveled settings. Bars that compare time are
+//! ratios between systems that alternated in one comparison; counters have absolute bars.
 //!
 //! A bar on latencies is judged where the peer's longest request of that kind took longer than an
 //! idle thread was off in the same runs. Where it did not, neither system had anything to wait for,
@@ -163,8 +164,8 @@ fn judge_one(bar: &Bar, row: Part<'_>) -> Verdict {
     let ours = Name::Esker.as_str();
     let value = row.median(ours, bar.metric);
     let of = |peer: Name| {
-        let found = row.median(peer.as_str(), bar.metric);
-        found.filter(|_| is_above_control(bar, row, peer))
+        let (setting, value) = best(bar, row, peer)?;
+        Some(value).filter(|_| is_above_control(bar, row, setting))
     };
     let (limit, equality) = match bar.limit {
         Number(limit) => (Some(limit), false),
@@ -186,7 +187,7 @@ fn judge_one(bar: &Bar, row: Part<'_>) -> Verdict {
     };
     let times = times.map(|(factor, peer, or_control)| result::Times {
         factor,
-        system: peer.as_str().to_owned(),
+        system: best(bar, row, peer).map_or(peer, |(setting, _)| setting).as_str().to_owned(),
         or_control,
     });
     Verdict {
@@ -198,6 +199,17 @@ fn judge_one(bar: &Bar, row: Part<'_>) -> Verdict {
         bound: Some(Bound { sense: bar.sense, limit, times }),
         outcome,
         why: None,
+    }
+}
+
+/// The setting of a peer whose median is hardest to reach, and that median.
+fn best(bar: &Bar, row: Part<'_>, peer: Name) -> Option<(Name, f64)> {
+    let settings = if peer == Rocksdb { &Name::ROCKSDB_LEVELED[..] } else { &[peer] };
+    let median = |of: &Name| Some((*of, row.median(of.as_str(), bar.metric)?));
+    let measured = settings.iter().filter_map(median);
+    match bar.sense {
+        Sense::AtLeast => measured.max_by(|one, other| one.1.total_cmp(&other.1)),
+        Sense::AtMost => measured.min_by(|one, other| one.1.total_cmp(&other.1)),
     }
 }
 
@@ -264,6 +276,30 @@ mod tests {
         let alone = report(&[(Row::Load, Name::Esker, "rate", 5.0)]);
         let judged = verdict_of(Row::Load, "rate", Times(1.0, Rocksdb), &alone);
         assert_eq!((judged.outcome, judged.value), (Outcome::Unknown, Some(5.0)));
+    }
+
+    /// On both sides of a bar, whichever setting it is; universal compaction has no bars.
+    #[test]
+    fn a_ratio_is_judged_against_the_best_setting() {
+        let peers = [Rocksdb, Name::RocksdbEighths, Name::RocksdbUniversal];
+        let judged = |metric, limit, ours: f64, theirs: [f64; 3]| {
+            let values = [(Name::Esker, ours)].into_iter().chain(peers.into_iter().zip(theirs));
+            let values = values.map(|(of, value)| (Row::Load, of, metric, value));
+            let judged = verdict_of(Row::Load, metric, limit, &report(&values.collect::<Vec<_>>()));
+            let times = judged.bound.unwrap().times.unwrap();
+            (judged.outcome, times.system)
+        };
+        for (theirs, best) in
+            [([90.0, 110.0, 500.0], "rocksdb-eighths"), ([110.0, 90.0, 500.0], "rocksdb")]
+        {
+            let found = judged("rate", Times(1.0, Rocksdb), 100.0, theirs);
+            assert_eq!(found, (Outcome::Missed, best.to_owned()));
+        }
+        for (theirs, best) in [([8.0, 10.0, 1.0], "rocksdb"), ([10.0, 8.0, 1.0], "rocksdb-eighths")]
+        {
+            let found = judged(WRITTEN, Times(0.75, Rocksdb), 7.0, theirs);
+            assert_eq!(found, (Outcome::Missed, best.to_owned()));
+        }
     }
 
     #[test]

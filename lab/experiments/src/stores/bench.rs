@@ -13,7 +13,7 @@ use esker_lab_measure::cgroup::Cgroup;
 use esker_lab_measure::process::machine;
 use esker_lab_measure::scale::Scale;
 use esker_lab_result::{Findings, Metrics};
-use esker_peers::{Arrangement, Name};
+use esker_peers::{Arrangement, Name, rocksdb_version};
 use serde_json::Value;
 
 use crate::stores::bars;
@@ -52,7 +52,8 @@ pub struct Plan {
     pub media: Option<Media>,
     /// The folder in which the stores are made; what is made there is removed.
     pub folder: PathBuf,
-    /// Writes a second during a full merge; by default a share of RocksDB's rate of loading.
+    /// Writes a second during a full merge; by default a share of RocksDB's rate of loading, in
+    /// its faster leveled setting.
     pub rate: Option<f64>,
     /// Runs of each row and system; by default those of the scale.
     pub repeats: Option<u32>,
@@ -88,11 +89,13 @@ pub trait Watch {
 /// Makes the comparison. A run that fails is in what is found; the others go on.
 ///
 /// # Errors
-/// [`Error::Interrupted`], and [`Error::System`] where folders cannot be made or copied.
+/// [`Error::Interrupted`]; [`Error::System`] where folders cannot be made or copied;
+/// [`Error::Store`] where RocksDB is to be measured and its library is not one that fits.
 pub fn bench(plan: &Plan, watch: &mut dyn Watch) -> Result<Findings> {
     let found = Findings::of("bench", "Esker and other stores, row by row");
     let mut bench = Bench { plan, watch, found, loaded: Vec::new() };
     bench.describe();
+    bench.find_versions()?;
     for row in Row::ALL.into_iter().filter(|row| plan.rows.contains(row)) {
         bench.row(row)?;
     }
@@ -105,6 +108,7 @@ pub fn bench(plan: &Plan, watch: &mut dyn Watch) -> Result<Findings> {
 
 const LOADED: &str = "loaded";
 const RUN: &str = "run";
+const EMPTY: &str = "empty";
 
 struct Bench<'a> {
     plan: &'a Plan,
@@ -153,6 +157,17 @@ impl Bench<'_> {
         }
     }
 
+    /// Records the version of a library that is not a part of this program.
+    fn find_versions(&mut self) -> Result<()> {
+        if !self.plan.systems.iter().any(|system| system.is_rocksdb()) {
+            return Ok(());
+        }
+        let folder = self.plan.folder.join(EMPTY);
+        let version = rocksdb_version(&folder)?;
+        self.found.set("rocksdb_version", version);
+        self.remove(&folder)
+    }
+
     fn row(&mut self, row: Row) -> Result<()> {
         let takes = |system: &Name| row.takes(*system);
         let systems: Vec<Name> = self.plan.systems.iter().copied().filter(takes).collect();
@@ -198,6 +213,12 @@ impl Bench<'_> {
         self.loaded.iter().find(|(of, _)| *of == system).map(|(_, rate)| *rate)
     }
 
+    /// The median of the row of loads; without that row, the rate of the load for other rows.
+    fn measured_load_rate(&self, system: Name) -> Option<f64> {
+        let median = self.found.part(Row::Load.as_str()).median(system.as_str(), "rate");
+        median.or_else(|| self.load_rate(system))
+    }
+
     /// Loads a store for rows that need one, if the row of loads has not left one.
     fn load(&mut self, system: Name) -> Result<()> {
         if self.load_rate(system).is_none() {
@@ -206,16 +227,18 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The rate of writes during a full merge.
+    /// The rate of writes during a full merge: a share of the load rate of RocksDB, leveled, in
+    /// the setting that loads faster.
     fn rate(&mut self) -> f64 {
         if let Some(rate) = self.plan.rate {
             return rate;
         }
-        let of = if self.load_rate(Name::Rocksdb).is_some() { Name::Rocksdb } else { Name::Esker };
-        let measured = self.found.part(Row::Load.as_str()).median(of.as_str(), "rate");
-        let rate = RATE_SHARE * measured.or_else(|| self.load_rate(of)).unwrap_or(1000.0);
+        let peer = Name::ROCKSDB_LEVELED.into_iter().filter_map(|of| self.measured_load_rate(of));
+        let peer = peer.max_by(f64::total_cmp);
+        let of = peer.or_else(|| self.measured_load_rate(Name::Esker));
+        let rate = RATE_SHARE * of.unwrap_or(1000.0);
         self.found.set("merge_put_rate", rate);
-        if of != Name::Rocksdb {
+        if peer.is_none() {
             let note = "writes during the full merge come at 70 % of Esker's own rate of loading: \
                         RocksDB's was not measured";
             self.found.notes.push(note.to_owned());

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use esker_lab_measure::cgroup::{self, Cgroup};
 use esker_lab_measure::process::machine;
 use esker_lab_result::{Findings, Metrics};
+use esker_peers::rocksdb_version;
 use esker_peers::versions::{self, Way};
 
 use self::workload::Workload;
@@ -57,7 +58,8 @@ const COMMITS_MIN: u64 = 1_000;
 /// part. A run that fails, or whose answers are wrong, is in what is found; the others go on.
 ///
 /// # Errors
-/// [`Error::Interrupted`]; [`Error::Input`] for a plan of too few commits.
+/// [`Error::Interrupted`]; [`Error::Input`] for a plan of too few commits; [`Error::Store`] where
+/// RocksDB is to be measured and its library is not one that fits.
 pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Findings> {
     let of = |overwrites: &u64| Workload {
         keys: plan.keys,
@@ -71,7 +73,7 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Findi
         return Err(Error::Input(text));
     }
     let mut watch = Watch::new("", tell);
-    let mut found = describe(plan);
+    let mut found = describe(plan)?;
     let _group = enter_group(plan, &mut found);
     for work in &works {
         let part = work.name();
@@ -98,7 +100,7 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(Event<'_>) -> bool) -> Result<Findi
 }
 
 /// Findings without runs.
-fn describe(plan: &Plan) -> Findings {
+fn describe(plan: &Plan) -> Result<Findings> {
     let mut found = Findings::of("history", "ways of keeping every version of a map");
     found.machine = machine();
     found.set("keys", plan.keys);
@@ -111,10 +113,24 @@ fn describe(plan: &Plan) -> Findings {
     found.set("sqlite", rusqlite::version());
     if plan.systems.contains(&Way::Rocksdb) {
         let note = "rocksdb: keys with an inverted version behind them and a prefix filter, not \
-                    its user-defined timestamps, which the crate for the library 7.8 lacks";
+                    its user-defined timestamps";
         found.notes.push(note.to_owned());
+        if let Some(version) = rocksdb(&plan.folder.join("empty"))? {
+            found.set("rocksdb_version", version.as_str());
+            found.notes.push(format!("the library is RocksDB {version}"));
+        }
     }
-    found
+    Ok(found)
+}
+
+/// The version of RocksDB, where it is built in, by a store in `folder` that is removed again.
+fn rocksdb(folder: &Path) -> Result<Option<String>> {
+    let version = rocksdb_version(folder)?;
+    if version.is_some() {
+        fs::remove_dir_all(folder)
+            .map_err(Error::system(format!("remove {}", folder.display())))?;
+    }
+    Ok(version)
 }
 
 /// A group that this process is in.

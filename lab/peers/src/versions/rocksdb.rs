@@ -1,9 +1,10 @@
 //! RocksDB with the version behind the key: 8 bytes, big-endian, inverted, so that the newest comes
 //! first. This is how programs keep versions in it, and how its user-defined timestamps lie in its
-//! files; the safe interface of the crate that fits the library 7.8 has no timestamps.
+//! files.
 //!
-//! The settings are those of [`rocksdb`](crate::rocksdb). The filters are of keys without version
-//! (a prefix extractor), so that a lookup asks only files in which the key is.
+//! The settings are those of the system `rocksdb` in [`rocksdb`](crate::rocksdb). The filters are
+//! of keys without version (a prefix extractor), so that a lookup asks only files in which the key
+//! is.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use rocksdb::{DB, DBRawIterator, ReadOptions, SliceTransform, WriteBatch, WriteO
 
 use super::{Put, SeeChange, SeeEntry, Versioned, View};
 use crate::rocksdb::{blocks, failed, figures, options, wait_idle};
-use crate::system::{Figures, Result};
+use crate::system::{Figures, Name, Result};
 
 /// Bytes of a key without version, and of the version.
 const KEY_BYTES: usize = 16;
@@ -26,9 +27,9 @@ struct Rocksdb {
 }
 
 pub(super) fn open(folder: &Path, budget_bytes: u64) -> Result<Box<dyn Versioned>> {
-    let mut blocks = blocks(budget_bytes)?;
+    let mut blocks = blocks(budget_bytes);
     blocks.set_whole_key_filtering(false);
-    let mut options = options(budget_bytes, &blocks);
+    let mut options = options(Name::Rocksdb, budget_bytes, &blocks);
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(KEY_BYTES));
     let db = DB::open(&options, folder).map_err(failed)?;
     Ok(Box::new(Rocksdb { db }))
