@@ -7,7 +7,8 @@ use esker_device::sim::{SimDevice, SimShared};
 use esker_device::{
     Caching, Device, DeviceError, Open, Operation, Purpose, Result as DeviceResult,
 };
-use esker_harness::counts::{Counts, budget};
+use esker_harness::counts::Counts;
+pub(super) use esker_harness::counts::budget;
 use esker_harness::crash;
 use esker_harness::planted::hunt;
 use esker_harness::random::Random;
