@@ -87,7 +87,9 @@ fn a_store_that_is_written_is_shown_at_work() {
                 (&keyspace["name"], &keyspace["index"]),
                 (&"default".into(), &place.kind().name().into(),)
             );
-            assert_eq!(keyspace["entries_estimate"], versions[3]);
+            // Some of the log may have been read that is not visible yet.
+            let entries = keyspace["entries_estimate"].as_u64().unwrap();
+            assert!((versions[3]..=db.version()).contains(&entries), "{entries} of {versions:?}");
             // Only the writer knows these.
             for unknown in ["next", "merge", "stalled", "flushing", "kept_versions", "lsm"] {
                 assert!(keyspace.get(unknown).is_none(), "{unknown}");
