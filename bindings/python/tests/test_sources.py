@@ -134,7 +134,11 @@ def test_a_killed_process_leaves_nothing(tmp_path):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout.readline() == "made\n"
             child.send_signal(number)
-            assert child.wait(timeout=30) == -number
+            try:
+                assert child.wait(timeout=30) == -number
+            finally:
+                # Where the signal is ignored, it would be waited for without end.
+                child.kill()
         assert set(os.listdir(tmp_path)) <= {"from.npy", "o.npy"}
 
 

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use esker_harness::random::Random;
 use rusqlite::{Connection, ErrorCode};
 
 use common::{number, open_uri, text};
@@ -293,21 +294,15 @@ fn count_while(disturb: impl Fn(&Path, u64)) {
 #[test]
 fn noise_in_the_file_of_the_meeting_loses_nothing() {
     count_while(|file, round| {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ round;
-        let mut noise = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let noise = Random::new(round);
         let bytes = std::fs::metadata(file).unwrap().len();
         let file = OpenOptions::new().write(true).open(file).unwrap();
         let word = |at: u64, value: u64| file.write_all_at(&value.to_le_bytes(), at * 8).unwrap();
         // A word here and there, or all of it.
         if round % 2 == 0 {
-            (0..8).for_each(|_| word(noise() % (bytes / 8), noise()));
+            (0..8).for_each(|_| word(noise.below(bytes / 8), noise.bits()));
         } else {
-            (0..bytes / 8).for_each(|at| word(at, noise()));
+            (0..bytes / 8).for_each(|at| word(at, noise.bits()));
         }
     });
 }

@@ -95,6 +95,9 @@ fn a_store_that_is_written_is_shown_at_work() {
                 assert!(keyspace.get(unknown).is_none(), "{unknown}");
             }
         });
+        // Where nothing is written, all that was read is visible.
+        let tick = object(esker(["top", &place.db(), "--json", "--count", "1"]).text());
+        assert_eq!(tick["keyspaces"][0]["entries_estimate"], tick["version"]);
     }
 }
 

@@ -17,8 +17,13 @@ use crate::read::view::View;
 
 /// Whether two records leave the same versions to the memtable.
 fn leave_the_same(one: &IndexMeta, other: &IndexMeta) -> bool {
-    let frozen = |meta: &IndexMeta| meta.merge.as_ref().map(|merge| merge.frozen);
     one.flushed_seq == other.flushed_seq && frozen(one) == frozen(other)
+}
+
+/// The versions of the memtable that a merge under way had: those above the first number, up to the
+/// second one.
+fn frozen(meta: &IndexMeta) -> (Seq, Seq) {
+    meta.merge.as_ref().map_or((Seq(0), Seq(0)), |merge| merge.frozen)
 }
 
 impl Index {
@@ -71,8 +76,8 @@ impl Index {
     /// Replays the versions that the record does not have, those of a key from the oldest on.
     fn replay_all(&self, leaves: &Leaves) {
         let meta = self.meta();
-        let frozen = meta.merge.as_ref().map_or((Seq(0), Seq(0)), |merge| merge.frozen);
-        let is_left = |seq: Seq| seq > meta.flushed_seq || (frozen.0 < seq && seq <= frozen.1);
+        let (from, to) = frozen(&meta);
+        let is_left = |seq: Seq| seq > meta.flushed_seq || (from < seq && seq <= to);
         let mut place = leaves.last();
         while let Some(here) = place {
             if is_left(here.seq()) {

@@ -143,15 +143,17 @@ pub(crate) fn say_file(shared: &dyn Shared, id: [u64; 2]) {
 /// Whether the processes that meet here have another file open. Its name may lead to a new file,
 /// while they have the one that it led to before.
 pub(crate) fn is_of_other_file(shared: &dyn Shared, id: [u64; 2]) -> bool {
-    let said = [FILE, FILE + 1].map(|at| shared.load(at));
+    is_other([FILE, FILE + 1].map(|at| shared.load(at)), id)
+}
+
+fn is_other(said: [u64; 2], id: [u64; 2]) -> bool {
     said != id && said != [0, 0]
 }
 
 /// As [`is_of_other_file`], for the bytes from [`FILE_BYTES`] on.
 pub(crate) fn is_other_file(said: [u8; 16], id: [u64; 2]) -> bool {
     let said = u128::from_le_bytes(said);
-    let [first, second] = id.map(u128::from);
-    said != 0 && said != first | second << 64
+    is_other([said as u64, (said >> 64) as u64], id)
 }
 
 /// The locks of all cells.
