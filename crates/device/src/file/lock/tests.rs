@@ -208,8 +208,9 @@ fn a_signal_ends_the_wait_of_who_wants_that() {
             unsafe {
                 libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
                 let soon = libc::timeval { tv_sec: 0, tv_usec: 100_000 };
-                let once = libc::itimerval { it_interval: mem::zeroed(), it_value: soon };
-                libc::setitimer(libc::ITIMER_REAL, &raw const once, std::ptr::null_mut());
+                // Again and again: one that comes between two sleeps ends none.
+                let often = libc::itimerval { it_interval: soon, it_value: soon };
+                libc::setitimer(libc::ITIMER_REAL, &raw const often, std::ptr::null_mut());
             }
             let waited = open(file.path()).lock_within(Lock::Exclusive, Duration::from_secs(2));
             u8::from(waited != Ok(expected))
