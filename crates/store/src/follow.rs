@@ -31,6 +31,8 @@ use std::time::Duration;
 use esker_device::Device;
 use esker_format::ids::Seq;
 use esker_substrate::followers::{Cell, Followers};
+use esker_substrate::log::SegmentPart;
+use esker_substrate::manifest::ManifestState;
 use esker_substrate::snapshots::Snapshots;
 use esker_substrate::sync;
 use esker_substrate::sync::atomic::Ordering;
@@ -193,6 +195,23 @@ fn keep_passed(snapshots: &Snapshots) -> Option<Seq> {
     let passed = snapshots.passed().filter(|passed| *passed != UNKNOWN)?;
     let seq = passed.max(snapshots.visible());
     snapshots.keep_next(seq).then_some(seq)
+}
+
+/// The newest state of the manifest, and the log that goes with it, with its last number.
+pub(crate) fn newest(shared: &Core) -> Result<(ManifestState, Seq, Vec<SegmentPart>)> {
+    for _ in 0..TRIES_MAX {
+        refresh(shared)?;
+        let _progress = shared.follower.as_ref().map(|follower| follower.progress.lock());
+        let state = shared.manifest.state();
+        let (seq, mut log) = shared.log.parts();
+        // The last segment may be complete.
+        log.dedup_by_key(|part| part.reference.id);
+        let is_all = log.iter().map(|part| part.reference).eq(state.segments.values().copied());
+        if is_all && seq >= state.log_must_reach() {
+            return Ok((ManifestState::clone(&state), seq, log));
+        }
+    }
+    Err(overtaken(shared))
 }
 
 /// How far the follower is behind.

@@ -7,10 +7,11 @@
 
 use std::cell::Cell as Flag;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow::Continue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use esker::{Db, Error, IndexKind, Keyspace, KeyspaceOptions, Snapshot};
+use esker::{Backup, Db, Error, IndexKind, Keyspace, KeyspaceOptions, Snapshot};
 use esker_device::memory::MemoryDevice;
 use esker_device::wrap::{Hook, Step, StepKind, Wrapped};
 use esker_device::{Caching, Device, Open, Purpose};
@@ -209,6 +210,33 @@ impl Case {
         self.found
     }
 
+    /// Makes a backup while the writer goes on, and compares the store that it makes with the model.
+    /// False if the writer was too fast.
+    fn back_up(&mut self, to: &Arc<dyn Device>) -> bool {
+        let before = {
+            let mut writer = self.writer.lock().unwrap();
+            writer.left = MEDDLED;
+            writer.db.visible_seq()
+        };
+        let report = match self.follower.backup_on(Arc::clone(to), &mut |_| Continue(())) {
+            Err(Error::Overtaken { .. }) => return false,
+            made => made.unwrap(),
+        };
+        assert!(report.seq >= before, "what was written before a backup is in it");
+        let backup = Backup::open_on(Arc::clone(to)).unwrap();
+        assert_eq!(backup.seq(), report.seq);
+        let checked = backup.check().unwrap();
+        assert!(checked.is_ok(), "{checked:?}");
+        let restored = MemoryDevice::new();
+        backup.restore_on(Arc::new(restored.clone()), &mut |_| Continue(())).unwrap();
+        let db = Db::builder_on(Arc::new(restored)).memory_budget(4 << 20).open().unwrap();
+        let entries: esker::Result<Model> =
+            db.open_keyspace("all").unwrap().unwrap().iter().and_then(Iterator::collect);
+        let expected = self.writer.lock().unwrap().at(report.seq);
+        assert!(entries.unwrap() == *expected, "the backup of {} differs", report.seq);
+        true
+    }
+
     /// A lookup as of now, which may catch up meanwhile.
     fn get(&self) {
         let key = self.writer.lock().unwrap().key();
@@ -243,6 +271,26 @@ fn each_answer_is_that_of_its_number() {
             assert!(refused * 10 <= found.answers, "{kind}, seed {seed}: {refused}");
         }
     }
+    counts.record().unwrap();
+}
+
+/// Backups that a follower makes while the writer goes on, each over the one before.
+#[test]
+fn a_backup_by_a_follower_is_the_store_of_its_number() {
+    let mut counts = Counts::new("follow", "backups between reads");
+    for kind in IndexKind::ALL {
+        for seed in 200..200 + SEEDS * budget() {
+            let run = catch_unwind(|| {
+                let mut case = Case::new(kind, seed);
+                let to: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+                (0..4).map(|_| case.back_up(&to)).collect::<Vec<_>>()
+            });
+            let made = run.unwrap_or_else(|_| panic!("{kind}, seed {seed}"));
+            counts.add("backups", made.iter().filter(|made| **made).count() as u64);
+            counts.add("overtaken", made.iter().filter(|made| !**made).count() as u64);
+        }
+    }
+    assert!(counts.get("overtaken") * 4 <= counts.get("backups"), "{}", counts.line());
     counts.record().unwrap();
 }
 

@@ -11,7 +11,7 @@ use esker_terminal::signals::Interrupt;
 use indicatif::{HumanBytes, ProgressBar};
 use serde_json::json;
 
-use super::open;
+use super::place::open_or_follow;
 use crate::args;
 
 const BAR: &str = "{bytes} of at most {total_bytes} [{wide_bar}] {bytes_per_sec}";
@@ -24,8 +24,8 @@ data that has changed is read and written. The older backup stays complete until
 durable, also if this command is interrupted, killed or fails.
 
 Copied data is verified with its checksums. Data that the older backup already has is not read
-again; `esker check DEST` reads all of it. A store that another process has open is locked:
-programs back up their open stores with `Db::backup`.
+again; `esker check DEST` reads all of it. A store that a program has open is copied as of one
+moment, beside that program, which is not kept waiting.
 
 With --json, prints one object: "seq" is the sequence number of the backup, "run" counts the
 backups to DEST, "bytes_read" and "bytes_written" are the I/O of this one, "bytes_reused" is the
@@ -96,7 +96,7 @@ impl Watch {
 
 pub(super) fn backup(args: &args::Backup) -> Result<(), Failure> {
     let mut watch = Watch::new(args.json)?;
-    let db = open(&args.store.path)?;
+    let db = open_or_follow(&args.store.path)?;
     let made = db.backup_with(&args.dest, &mut |so_far| watch.look(so_far));
     let (report, seconds) = watch.end(made)?;
     db.close()?;

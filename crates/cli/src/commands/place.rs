@@ -15,6 +15,14 @@ pub(super) fn open(path: &Path) -> Result<Db, Failure> {
     Db::builder(path).create(false).open().map_err(|error| refused(path, error))
 }
 
+/// Opens a store that must exist; while another process has it open, to follow that one.
+pub(super) fn open_or_follow(path: &Path) -> Result<Db, Failure> {
+    match Db::builder(path).create(false).open() {
+        Err(Error::Locked { .. }) => open_to_follow(path),
+        opened => opened.map_err(|error| refused(path, error)),
+    }
+}
+
 /// Opens a store that must exist, and writes nothing.
 pub(super) fn open_to_read(path: &Path) -> Result<Db, Failure> {
     let builder = Db::builder(path).read_only(true).memory_budget(memory_to_read(path));

@@ -4,6 +4,9 @@
 //! It is what a crash at this moment would leave if the log ended there. While the locks that
 //! keyspaces, merges and writers need are held, nothing changes; that takes microseconds and the
 //! rest of the merge steps under way.
+//!
+//! A follower takes what it has caught up with. Nothing is held for it: where the writer uses space
+//! again before it is copied, the checksums and generations tell.
 
 use std::sync::Arc;
 
@@ -20,6 +23,7 @@ use esker_substrate::log::SegmentPart;
 use esker_substrate::manifest::{KeyspaceState, ManifestState};
 
 use crate::error::Result;
+use crate::follow;
 use crate::shared::Core;
 use crate::slot::Slot;
 
@@ -37,13 +41,20 @@ pub(super) struct Captured<'a> {
     /// Large values that the log alone refers to.
     pub logged: Vec<ValueRef>,
     pins: Vec<(Arc<Slot>, u64)>,
+    /// The log's files are kept.
+    holds_log: bool,
 }
 
 impl<'a> Captured<'a> {
     /// Takes it, and makes the log durable that is part of it.
     pub fn now(shared: &'a Core) -> Result<Self> {
-        let mut captured = Self::stop_and_look(shared)?;
-        captured.within_store(|| Ok(shared.log.sync_to(captured.seq)?))?;
+        let mut captured = match &shared.follower {
+            Some(_) => Self::catch_up(shared)?,
+            None => Self::stop_and_look(shared)?,
+        };
+        if captured.holds_log {
+            captured.within_store(|| Ok(shared.log.sync_to(captured.seq)?))?;
+        }
         if captured.has_large_values() {
             captured.logged = captured.within_store(|| captured.look_into_log())?;
         }
@@ -72,9 +83,17 @@ impl<'a> Captured<'a> {
         let pins = pins.collect();
         drop((order, paused, registry));
         state.segments = log.iter().map(|part| (part.reference.id, part.reference)).collect();
-        state.durable_seq = seq;
-        state.clean_close = Some(seq);
-        Ok(Self { shared, seq, state, features, log, logged: Vec::new(), pins })
+        end_with(&mut state, seq);
+        Ok(Self { shared, seq, state, features, log, logged: Vec::new(), pins, holds_log: true })
+    }
+
+    fn catch_up(shared: &'a Core) -> Result<Self> {
+        let _open = shared.enter()?;
+        let (mut state, seq, log) = follow::newest(shared)?;
+        let features = shared.manifest.features();
+        end_with(&mut state, seq);
+        let (logged, pins) = (Vec::new(), Vec::new());
+        Ok(Self { shared, seq, state, features, log, logged, pins, holds_log: false })
     }
 
     /// Whether there may be values outside blocks.
@@ -133,8 +152,17 @@ impl<'a> Captured<'a> {
     }
 }
 
+/// The state of a store that was closed after operation `seq`.
+const fn end_with(state: &mut ManifestState, seq: Seq) {
+    state.durable_seq = seq;
+    state.clean_close = Some(seq);
+}
+
 impl Drop for Captured<'_> {
     fn drop(&mut self) {
+        if !self.holds_log {
+            return;
+        }
         // Of a store that has been closed nothing is held any more.
         let Ok(_open) = self.shared.enter() else { return };
         let unheld = self.shared.log.unhold();

@@ -266,7 +266,9 @@ pub(crate) fn backup_on(
 ) -> Result<BackupReport> {
     shared.check_process()?;
     let _span = tracing::debug_span!("backup", to = device.location()).entered();
-    shared.poison.check()?;
+    if shared.follower.is_none() {
+        shared.poison.check()?;
+    }
     run::run(shared, Folder::open(device)?, progress)
 }
 

@@ -112,6 +112,18 @@ impl Pieces {
     }
 }
 
+/// Those of `pieces` for which the backup's file has other units than for `before`.
+pub(super) fn written_since(pieces: &[Piece], before: &[Piece]) -> Pieces {
+    let before = joined(places(before));
+    let is_new = |piece: &&Piece| {
+        places(std::slice::from_ref(*piece)).any(|extent| {
+            let units = extent.start * UNIT_SECTORS..extent.end() * UNIT_SECTORS;
+            within(&units, &before) != [units]
+        })
+    };
+    Pieces(pieces.iter().filter(is_new).map(|piece| (piece.sector, *piece)).collect())
+}
+
 /// The units of the backup's file that pieces take.
 pub(super) fn places(pieces: &[Piece]) -> impl Iterator<Item = Extent> {
     pieces.iter().map(|piece| {

@@ -19,20 +19,26 @@ use esker_format::value_ref::ValueRef;
 use esker_index::run::walk::{self, Visitor};
 use esker_substrate::Error as Inner;
 use esker_substrate::log::{PartCheck, SegmentPart};
+use esker_substrate::manifest::ManifestState;
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::values::{self, Sequel};
 
 use super::capture::Captured;
 use super::edges::Copied;
 use super::folder::{BLOCKS, Folder, damaged};
-use super::pieces::{Pieces, UNIT_SECTORS};
+use super::pieces::{Pieces, UNIT_SECTORS, written_since};
 use super::proof::{self, piece_at};
 use super::{BackupProgress, BackupReport, Progress};
 use crate::error::{Error, Result};
+use crate::follow;
 use crate::shared::Core;
 
 /// Adjacent blocks are written together up to this many bytes, and one block at least.
 const WRITE_BYTES: usize = 256 * 1024;
+
+/// Passes of a follower, and those in a row that find the same state and the same error.
+const PASSES_MAX: u32 = 64;
+const UNMOVED_MAX: u32 = 3;
 
 type Walked<T> = esker_substrate::error::Result<T>;
 
@@ -43,18 +49,37 @@ pub(super) fn run(
     progress: &mut Progress<'_>,
 ) -> Result<BackupReport> {
     refuse_other_store(shared, &folder)?;
-    let captured = Captured::now(shared)?;
-    let mut run = Run::new(shared, &captured, &mut folder, progress);
-    let copied = run.copy();
-    let failure = run.failure.take();
-    let report = match copied {
-        Ok(chunks) => run.finish(chunks),
-        Err(error) => Err(failure.unwrap_or(error)),
-    };
+    let report = make(shared, &mut folder, progress);
     if report.is_err() {
         folder.abandon();
     }
     report
+}
+
+/// Copies in one pass; in a follower, whose writer may use space again before it is copied, in as
+/// many as it takes. Each pass copies what is new since the one before, of a newer state.
+fn make(shared: &Core, folder: &mut Folder, progress: &mut Progress<'_>) -> Result<BackupReport> {
+    let mut earlier = Earlier::of(folder);
+    let mut state: Option<ManifestState> = None;
+    let mut unmoved = 0;
+    for _ in 0..PASSES_MAX {
+        let captured = Captured::now(shared)?;
+        let mut run = Run::new(shared, &captured, folder, progress, earlier);
+        let error = match run.copy() {
+            Ok(chunks) => return run.finish(chunks),
+            Err(error) => run.failure.take().unwrap_or(error),
+        };
+        if shared.follower.is_none() || !run.store_failed || !error.may_be_reuse() {
+            return Err(error);
+        }
+        unmoved = if state.as_ref() == Some(&captured.state) { unmoved + 1 } else { 0 };
+        if unmoved >= UNMOVED_MAX {
+            return Err(error);
+        }
+        earlier = run.end_pass()?;
+        state = Some(captured.state.clone());
+    }
+    Err(follow::overtaken(shared))
 }
 
 fn refuse_other_store(shared: &Core, folder: &Folder) -> Result<()> {
@@ -65,6 +90,32 @@ fn refuse_other_store(shared: &Core, folder: &Folder) -> Result<()> {
             folder.device.location()
         ))),
         _ => Ok(()),
+    }
+}
+
+/// What passes before this one have copied.
+struct Earlier {
+    /// With what the last backup has, as far as the store still has it.
+    pieces: Pieces,
+    chunks: BTreeMap<(SegmentId, u64), LogChunk>,
+    so_far: BackupProgress,
+    report: BackupReport,
+    /// Whether there were any.
+    any: bool,
+}
+
+impl Earlier {
+    /// Nothing but the last backup.
+    fn of(folder: &Folder) -> Self {
+        let catalog = folder.catalog.as_ref();
+        let chunks = catalog.into_iter().flat_map(|catalog| &catalog.chunks);
+        Self {
+            pieces: Pieces::new(catalog.map_or(&[][..], |catalog| &catalog.pieces)),
+            chunks: chunks.map(|chunk| ((chunk.segment, chunk.offset), *chunk)).collect(),
+            so_far: BackupProgress::default(),
+            report: BackupReport::default(),
+            any: false,
+        }
     }
 }
 
@@ -82,8 +133,12 @@ struct Run<'r, 'p> {
     progress: &'r mut Progress<'p>,
     so_far: BackupProgress,
     report: BackupReport,
+    /// Passes before this one have copied something.
+    had_passes: bool,
     /// The error that stopped the walk, if it is one that the walk cannot return.
     failure: Option<Error>,
+    /// What could not be read is of the store, and not of the backup.
+    store_failed: bool,
 }
 
 /// Adjacent blocks of one generation, at their distance from the start of a unit.
@@ -159,25 +214,39 @@ impl<'r, 'p> Run<'r, 'p> {
         captured: &'r Captured<'r>,
         folder: &'r mut Folder,
         progress: &'r mut Progress<'p>,
+        earlier: Earlier,
     ) -> Self {
-        let pieces = folder.catalog.as_ref().map_or(&[][..], |catalog| &catalog.pieces);
-        let chunks = folder.catalog.iter().flat_map(|catalog| &catalog.chunks);
+        let Earlier { pieces: old, chunks: old_chunks, so_far, report, any } = earlier;
+        let bytes_copied = so_far.bytes_copied;
         let data_bytes: u64 = captured.extents().map(|extent| extent.bytes()).sum();
         let log_bytes: u64 = captured.log.iter().map(|part| part.end).sum();
         Self {
             shared,
             captured,
-            old: Pieces::new(pieces),
-            old_chunks: chunks.map(|chunk| ((chunk.segment, chunk.offset), *chunk)).collect(),
+            old,
+            old_chunks,
             folder,
             new: Pieces::default(),
             compared: BTreeSet::new(),
             pending: Pending::default(),
             progress,
-            so_far: BackupProgress { bytes_copied: 0, bytes_at_most: data_bytes + log_bytes },
-            report: BackupReport { seq: captured.seq.0, ..BackupReport::default() },
+            so_far: BackupProgress {
+                bytes_copied,
+                bytes_at_most: bytes_copied + data_bytes + log_bytes,
+            },
+            report: BackupReport { seq: captured.seq.0, ..report },
+            had_passes: any,
             failure: None,
+            store_failed: false,
         }
+    }
+
+    /// Ends a pass that did not come to its end: what it has copied is there for the next one.
+    fn end_pass(mut self) -> Result<Earlier> {
+        self.flush()?;
+        let pieces = Pieces::new(&self.pieces()?);
+        let Self { old_chunks: chunks, so_far, report, .. } = self;
+        Ok(Earlier { pieces, chunks, so_far, report, any: true })
     }
 
     /// Copies what is new, and answers where the log is.
@@ -185,12 +254,10 @@ impl<'r, 'p> Run<'r, 'p> {
         self.tell()?;
         let state = &self.captured.state;
         for (id, keyspace) in &state.keyspaces {
-            walk::walk(
-                &self.shared.env.blocks,
-                *id,
-                (&keyspace.index, &keyspace.past_indexes()),
-                self,
-            )?;
+            let indexes = (&*keyspace.index, &keyspace.past_indexes()[..]);
+            let walked = walk::walk(&self.shared.env.blocks, *id, indexes, self);
+            self.store_failed |= walked.is_err() && self.failure.is_none();
+            walked?;
         }
         self.flush()?;
         for value in &self.captured.logged {
@@ -241,6 +308,9 @@ impl<'r, 'p> Run<'r, 'p> {
     fn prove(&mut self, catalog: &Catalog) -> Result<()> {
         let Self { folder, new, captured, shared, progress, so_far, .. } = self;
         let mut go_on = || report(progress, so_far);
+        let before = folder.catalog.as_ref().map_or(&[][..], |catalog| &catalog.pieces);
+        let all = self.had_passes.then(|| written_since(&catalog.pieces, before));
+        let new = all.as_ref().unwrap_or(new);
         proof::prove((folder, catalog), new, (captured, &shared.env.blocks), &mut go_on)
     }
 
@@ -251,9 +321,11 @@ impl<'r, 'p> Run<'r, 'p> {
             let bytes = (part.end - offset).min(LOG_CHUNK_BYTES);
             let mut buffer = AlignedBuf::zeroed(bytes.next_multiple_of(UNIT_BYTES) as usize);
             let content = buffer.get_mut(..bytes as usize).unwrap_or_default();
-            self.captured
-                .within_store(|| Ok(part.file.read_at(offset, content, Purpose::Backup)?))?;
-            check.pass(content)?;
+            let read = self.captured.within_store(|| {
+                part.file.read_at(offset, content, Purpose::Backup)?;
+                Ok(check.pass(content)?)
+            });
+            self.of_store(read)?;
             let crc = checksum(content);
             self.report.bytes_read += bytes;
             let known = self.old_chunks.get(&(part.reference.id, offset));
@@ -267,11 +339,14 @@ impl<'r, 'p> Run<'r, 'p> {
                     place
                 }
             };
-            chunks.push(LogChunk { segment: part.reference.id, offset, bytes, crc, place });
+            let chunk = LogChunk { segment: part.reference.id, offset, bytes, crc, place };
+            self.old_chunks.insert((chunk.segment, offset), chunk);
+            chunks.push(chunk);
             self.tell()?;
             offset += bytes;
         }
-        Ok(check.finish(self.captured.seq)?)
+        let whole = check.finish(self.captured.seq);
+        self.of_store(whole.map_err(Error::from))
     }
 
     /// Writes the pending blocks.
@@ -321,11 +396,12 @@ impl<'r, 'p> Run<'r, 'p> {
             }
             self.tell()?;
             let blocks = &self.shared.env.blocks;
-            self.captured.within_store(|| {
+            let read = self.captured.within_store(|| {
                 let piece = (number, &mut sequel);
                 values::read_piece(blocks, value, piece, &mut buffer, Purpose::Backup)?;
                 Ok(())
-            })?;
+            });
+            self.of_store(read)?;
             self.take_piece(&ptr, &buffer)?;
         }
         Ok(())
@@ -376,6 +452,12 @@ impl<'r, 'p> Run<'r, 'p> {
 
     fn tell(&mut self) -> Result<()> {
         report(self.progress, &self.so_far)
+    }
+
+    /// Notes that what failed was reading the store.
+    const fn of_store<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.store_failed |= result.is_err();
+        result
     }
 
     /// Ends the walk with an error that is kept aside.
@@ -433,6 +515,7 @@ impl Visitor for Run<'_, '_> {
         let blocks = &self.shared.env.blocks;
         let read =
             self.captured.within_store(|| Ok(blocks.read_raw(offset, buf, Purpose::Backup)?));
+        let read = self.of_store(read);
         self.stop(read)?;
         self.report.bytes_read += buf.len() as u64;
         Ok(())
