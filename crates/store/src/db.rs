@@ -284,9 +284,9 @@ impl Db {
     /// the older backup is kept until the new one is complete and durable. Writes, reads and merges
     /// continue meanwhile; space that merges free is not reused before the backup ends.
     ///
-    /// A [follower](crate::DbBuilder::follow) copies what it has caught up with then. The writer knows
-    /// nothing of it: where it uses space again before that is copied, the follower goes on with the
-    /// newest state, of which it has the most already, up to 64 times.
+    /// A [follower](crate::DbBuilder::follow) copies what it has caught up with then. The writer
+    /// does not know of it: where it uses space again before that is copied, the follower goes on
+    /// with the newest state, most of which it has copied already, in up to 64 passes.
     ///
     /// All copied data is verified against its checksums. Data that the older backup already has is
     /// not read again: [`Backup::check`](crate::Backup::check) does that.
@@ -297,8 +297,8 @@ impl Db {
     /// # Errors
     /// [`Error::Invalid`] for a folder within the store's, of another store, or of something else;
     /// [`Error::Damaged`] when a block of the store or the older backup's catalog is damaged;
-    /// [`Error::Full`], [`Error::Io`], [`Error::Locked`], [`Error::Poisoned`], [`Error::Closed`]; in
-    /// a follower [`Error::Overtaken`], if the writer is too fast.
+    /// [`Error::Full`], [`Error::Io`], [`Error::Locked`], [`Error::Poisoned`], [`Error::Closed`];
+    /// in a follower [`Error::Overtaken`], if the writer is too fast.
     /// After an error the store and the older backup are unchanged.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
         self.backup_with(path, &mut |_| ControlFlow::Continue(()))

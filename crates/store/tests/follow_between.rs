@@ -145,11 +145,15 @@ struct Case {
 
 impl Case {
     fn new(kind: IndexKind, seed: u64) -> Self {
+        Self::with(kind, seed, 1 + Random::new(seed).below(24))
+    }
+
+    /// The writer goes on before one in `one_in` reads.
+    fn with(kind: IndexKind, seed: u64, one_in: u64) -> Self {
         let (device, random) = (MemoryDevice::new(), Random::new(seed));
         let mut writer = Writer::new(&device, kind, seed);
         (0..200).for_each(|_| writer.go_on());
         let writer = Arc::new(Mutex::new(writer));
-        let one_in = 1 + random.below(24);
         let hook = Between { writer: Arc::clone(&writer), random: Random::new(!seed), one_in };
         let meddled = Wrapped::around(Arc::new(device.clone()), hook);
         let follower = Db::builder_on(Arc::new(meddled)).memory_budget(4 << 20).follow(true);
@@ -210,12 +214,12 @@ impl Case {
         self.found
     }
 
-    /// Makes a backup while the writer goes on, and compares the store that it makes with the model.
-    /// False if the writer was too fast.
-    fn back_up(&mut self, to: &Arc<dyn Device>) -> bool {
+    /// Makes a backup while the writer goes on up to `meddled` times, and compares the store that
+    /// it is restored to with the model. False if the writer was too fast.
+    fn back_up(&self, to: &Arc<dyn Device>, meddled: u64) -> bool {
         let before = {
             let mut writer = self.writer.lock().unwrap();
-            writer.left = MEDDLED;
+            writer.left = meddled;
             writer.db.visible_seq()
         };
         let report = match self.follower.backup_on(Arc::clone(to), &mut |_| Continue(())) {
@@ -281,9 +285,9 @@ fn a_backup_by_a_follower_is_the_store_of_its_number() {
     for kind in IndexKind::ALL {
         for seed in 200..200 + SEEDS * budget() {
             let run = catch_unwind(|| {
-                let mut case = Case::new(kind, seed);
+                let case = Case::new(kind, seed);
                 let to: Arc<dyn Device> = Arc::new(MemoryDevice::new());
-                (0..4).map(|_| case.back_up(&to)).collect::<Vec<_>>()
+                (0..4).map(|_| case.back_up(&to, MEDDLED)).collect::<Vec<_>>()
             });
             let made = run.unwrap_or_else(|_| panic!("{kind}, seed {seed}"));
             counts.add("backups", made.iter().filter(|made| **made).count() as u64);
@@ -292,6 +296,21 @@ fn a_backup_by_a_follower_is_the_store_of_its_number() {
     }
     assert!(counts.get("overtaken") * 4 <= counts.get("backups"), "{}", counts.line());
     counts.record().unwrap();
+}
+
+/// Where the writer goes on before every read, a backup comes to an end too, and one that does not
+/// succeed leaves the one before.
+#[test]
+fn a_backup_beside_a_writer_that_never_rests_ends() {
+    for kind in IndexKind::ALL {
+        let case = Case::with(kind, 300, 1);
+        let to: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+        assert!(case.back_up(&to, 0));
+        let is_made = case.back_up(&to, u64::MAX);
+        let left = Backup::open_on(to).unwrap();
+        assert!(left.check().unwrap().is_ok());
+        assert_eq!(left.run(), if is_made { 2 } else { 1 });
+    }
 }
 
 /// A follower that cannot tell the writer what it reads is refused what may be gone, and is told
@@ -358,6 +377,8 @@ fn damage_is_damage_in_a_follower_too() {
     let error = keyspace.iter().unwrap().find_map(Result::err).unwrap();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     assert!(!follower.check().unwrap().is_ok());
+    let error = follower.backup_on(Arc::new(MemoryDevice::new()), &mut |_| Continue(()));
+    assert!(matches!(error, Err(Error::Damaged { .. })), "{error:?}");
 }
 
 #[test]

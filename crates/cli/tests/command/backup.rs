@@ -1,8 +1,9 @@
 //! `backup`, `restore`, and `check` of a backup.
 
+use esker::Db;
 use serde_json::Value;
 
-use crate::support::{Place, esker};
+use crate::support::{Place, esker, while_written};
 
 fn lines(numbers: std::ops::Range<u32>) -> Vec<u8> {
     numbers.flat_map(|number| format!("key{number:06}\tvalue {number}\n").into_bytes()).collect()
@@ -104,5 +105,33 @@ fn a_killed_backup_leaves_the_one_before() {
         }
         esker(["restore", &backup, &restored]).stdout();
         assert!(esker(["dump", &restored]).stdout() == before, "the restored store differs");
+    }
+}
+
+#[test]
+fn a_store_that_a_program_writes_is_copied_as_of_one_moment() {
+    for place in Place::of_each_kind() {
+        let db = place.db();
+        let (backup, restored) = (path(&place, "backup"), path(&place, "restored"));
+        while_written(&place, |writer| {
+            for run in 1..=3 {
+                let before = writer.visible_seq();
+                let made = esker(["backup", &db, &backup, "--json"]);
+                let made: Value = serde_json::from_slice(made.stdout()).unwrap();
+                assert_eq!(made["run"], run);
+                let seq = made["seq"].as_u64().unwrap();
+                assert!((before..=writer.visible_seq()).contains(&seq), "{before}: {seq}");
+                assert!(esker(["check", &backup]).text().starts_with("ok: "));
+                esker(["restore", &backup, &restored]).stdout();
+                // The writer inserts 0, 1, 2 and so on, with a number each.
+                let copy = Db::open(&restored).unwrap();
+                let copied = copy.open_keyspace("default").unwrap().unwrap();
+                let keys = copied.iter().unwrap().map(|entry| entry.unwrap().0);
+                assert!(keys.eq((0..seq).map(u64::to_be_bytes)), "{seq}");
+                drop(copied);
+                copy.close().unwrap();
+                std::fs::remove_dir_all(&restored).unwrap();
+            }
+        });
     }
 }

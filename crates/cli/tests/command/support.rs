@@ -4,9 +4,11 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use esker::IndexKind;
+use esker::{Db, IndexKind, KeyspaceOptions};
 use tempfile::TempDir;
 
 /// The binary with some arguments, nothing on its standard input.
@@ -148,5 +150,38 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// Writes in this process, as long as `meanwhile` takes.
+pub fn while_written<T>(place: &Place, meanwhile: impl FnOnce(&Db) -> T) -> T {
+    let db = Db::builder(place.db()).memory_budget(1 << 20).open().unwrap();
+    let options = KeyspaceOptions::default().index(place.kind());
+    let keyspace = db.keyspace("default", options).unwrap();
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0u64.. {
+                keyspace.insert(number.to_be_bytes(), [7; 100]).unwrap();
+                if ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                // Not so fast that reading takes all of the time.
+                if number % 100 == 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        let _end = End(&ended);
+        meanwhile(&db)
+    })
+}
+
+/// Ends the writer, also where a check fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

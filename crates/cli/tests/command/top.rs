@@ -2,52 +2,16 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use esker::{Db, KeyspaceOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Place, Running, command, esker};
+use crate::support::{Place, Running, command, esker, while_written};
 use crate::terminal::Terminal;
 
 /// Ten times a second, this is a minute.
 const LINES_MAX: usize = 600;
-
-/// Writes in this process, as long as `meanwhile` takes.
-fn while_written<T>(place: &Place, meanwhile: impl FnOnce(&Db) -> T) -> T {
-    let db = Db::builder(place.db()).memory_budget(1 << 20).open().unwrap();
-    let options = KeyspaceOptions::default().index(place.kind());
-    let keyspace = db.keyspace("default", options).unwrap();
-    let ended = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for number in 0u64.. {
-                keyspace.insert(number.to_be_bytes(), [7; 100]).unwrap();
-                if ended.load(Ordering::Relaxed) {
-                    break;
-                }
-                // Not so fast that reading takes all of the time.
-                if number % 100 == 0 {
-                    thread::sleep(Duration::from_millis(1));
-                }
-            }
-        });
-        let _end = End(&ended);
-        meanwhile(&db)
-    })
-}
-
-/// Ends the writer, also where a check fails.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 fn object(line: &str) -> Value {
     serde_json::from_str(line).unwrap()
