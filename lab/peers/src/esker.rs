@@ -104,6 +104,11 @@ impl System for Esker {
         self.keyspace.remove_with(key, esker::Durability::Buffered).map_err(failed)
     }
 
+    fn remove_range(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        let bounds = from.to_vec()..to.to_vec();
+        self.keyspace.remove_range_with(bounds, esker::Durability::Buffered).map_err(failed)
+    }
+
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.keyspace.get(key).map_err(failed)
     }

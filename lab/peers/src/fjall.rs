@@ -72,6 +72,10 @@ impl System for Fjall {
         self.keyspace.remove(key).map_err(failed)
     }
 
+    fn remove_range(&self, _from: &[u8], _to: &[u8]) -> Result<()> {
+        Err(Error::Unable { system: "fjall", what: "remove a range by one operation" })
+    }
+
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let value = self.keyspace.get(key).map_err(failed)?;
         Ok(value.map(|value| value.to_vec()))

@@ -85,6 +85,10 @@ impl System for Redb {
         })
     }
 
+    fn remove_range(&self, _from: &[u8], _to: &[u8]) -> Result<()> {
+        Err(Error::Unable { system: "redb", what: "remove a range by one operation" })
+    }
+
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let db = self.shared();
         let transaction = db.begin_read().map_err(failed)?;

@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompactionStyle,
-    DBCompressionType, DBRawIterator, Options, WaitForCompactOptions, WriteOptions,
+    DBCompressionType, DBRawIterator, DEFAULT_COLUMN_FAMILY_NAME, Options, WaitForCompactOptions,
+    WriteOptions,
 };
 
 use crate::system::{Durability, Error, Figures, Held, Name, Result, System};
@@ -139,6 +140,12 @@ impl System for Rocksdb {
 
     fn delete(&self, key: &[u8]) -> Result<()> {
         self.db.delete(key).map_err(failed)
+    }
+
+    fn remove_range(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        let handle = self.db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
+        let unable = Error::Unable { system: "rocksdb", what: "find its default column family" };
+        self.db.delete_range_cf(handle.ok_or(unable)?, from, to).map_err(failed)
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {

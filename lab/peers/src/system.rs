@@ -178,6 +178,12 @@ pub trait System: Send + Sync {
     #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
     fn delete(&self, key: &[u8]) -> Result<()>;
 
+    /// Removes all keys from `from` on that are below `to`, buffered.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] besides.
+    fn remove_range(&self, from: &[u8], to: &[u8]) -> Result<()>;
+
     /// The value of a key.
     #[expect(clippy::missing_errors_doc, reason = "the trait says it for all methods")]
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;

@@ -19,6 +19,7 @@
 //! | [`row`] | accesses to rows of a key-value store |
 //! | [`linkbench`] | LinkBench: requests to a social graph, as such accesses |
 //! | [`tpcc_rows`] | TPC-C as such accesses |
+//! | [`ycsb`] | YCSB's core workloads A to F |
 //!
 //! Clocks, threads and stores are not here. [`tpcc`] and [`rl`] speak SQL to a
 //! connection that they are given.
@@ -36,6 +37,7 @@ pub mod steady;
 pub mod tpcc;
 pub mod tpcc_rows;
 pub mod uniform;
+pub mod ycsb;
 
 pub use random::Random;
 pub use request::{Kind, Request};

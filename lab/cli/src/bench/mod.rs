@@ -22,8 +22,8 @@ use esker_experiments::progress::Event;
 use esker_experiments::stores::bench::{self, Plan, Program};
 use esker_experiments::stores::child;
 use esker_experiments::stores::rows::Row;
+use esker_experiments::stores::sizes::Scale;
 use esker_experiments::{Arrangement, Name};
-use esker_lab_measure::scale::Scale;
 use esker_lab_result::{Findings, Sense, Verdict};
 use esker_terminal::exit::Failure;
 use esker_terminal::kind::index_kind;
@@ -42,13 +42,15 @@ Each run has its own process and folder, and a control group that limits its mem
 page cache, if the system permits. Runs of the systems alternate. At the full scale each system
 needs about 4 GB.
 
-Rows: load, lookups, scans, hot-scans, durable, merge, merge-space, overwrite, mix,
-values-1000, values-4000, sequential, moving-normal, compact, reopen.
+Rows: load, lookups, scans, long-scans, hot-scans, ycsb, ycsb-1000, writers, removals, durable,
+merge, merge-space, overwrite, mix, values-1000, values-4000, sequential, moving-normal, compact,
+reopen.
 
 Systems: esker, and with the feature `peers` rocksdb (leveled compaction, two write buffers of a
 quarter of the budget), rocksdb-eighths (four of an eighth), rocksdb-universal and
 rocksdb-universal-eighths (the same with universal compaction), fjall, redb. Targets are compared
-with the better of rocksdb and rocksdb-eighths, of those that are measured.
+with the better of rocksdb and rocksdb-eighths, of those that are measured, and some with the best
+of all four.
 
 With --media, Esker's files are on a simulated SSD, and each row also shows what the flash did:
 bytes that the store wrote, times the write amplification of the device, erases and wear.";
@@ -134,6 +136,8 @@ enum ScaleName {
     Tiny,
     /// 200,000 entries, 4 MiB of memory
     Small,
+    /// 1 million entries, 16 MiB of memory
+    Medium,
     /// 5 million entries, 64 MiB of memory
     Full,
 }
@@ -143,6 +147,7 @@ impl From<ScaleName> for Scale {
         match name {
             ScaleName::Tiny => Self::Tiny,
             ScaleName::Small => Self::Small,
+            ScaleName::Medium => Self::Medium,
             ScaleName::Full => Self::Full,
         }
     }

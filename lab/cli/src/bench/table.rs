@@ -10,10 +10,33 @@ use esker_terminal::table::Table;
 use serde_json::{Value, json};
 
 /// The metrics that are printed, by row; the JSON has all.
-const SHOWN: [(Row, &[&str]); 11] = [
+const SHOWN: [(Row, &[&str]); 18] = [
     (Row::Load, &["rate", "put_rate", "written_per_byte", "peak_over_live", "resident_peak_bytes"]),
-    (Row::Lookups, &["rate", "get_p50_us", "get_p999_us", "reads_per_lookup", "reads_per_miss"]),
-    (Row::Scans, &["rate", "scan_p50_us", "scan_p999_us"]),
+    (
+        Row::Lookups,
+        &["rate", "get_p50_us", "get_p999_us", "reads_per_lookup", "miss_rate", "reads_per_miss"],
+    ),
+    (Row::Scans, &["rate", "scan_p50_us", "scan_p999_us", "reads_per_scan"]),
+    (Row::LongScans, &["rate", "scan_p50_us", "scan_p999_us", "reads_per_scan"]),
+    (Row::Ycsb, &YCSB),
+    (Row::Ycsb1000, &YCSB),
+    (Row::Writers, &["rate_1", "rate_4", "rate_8", "put_8_p999_us"]),
+    (
+        Row::Removals,
+        &[
+            "remove_p50_us",
+            "remove_max_us",
+            "first_p50_us",
+            "first_max_us",
+            "written_per_byte",
+            "peak_over_live",
+            "queue_rate",
+            "queue_first_p50_us",
+            "queue_first_p99_us",
+        ],
+    ),
+    (Row::Values1000, &VALUES),
+    (Row::Values4000, &VALUES),
     (Row::HotScans, &["rate", "scan_p50_us", "scan_p999_us", "written_per_byte"]),
     (
         Row::Durable,
@@ -43,6 +66,17 @@ const SHOWN: [(Row, &[&str]); 11] = [
     (Row::Mix, &["rate", "written_per_byte", "peak_over_live", "merges"]),
     (Row::Compact, &["before_over_live", "after_over_live"]),
     (Row::Reopen, &["open_seconds", "first_read_seconds", "occupied_bytes"]),
+];
+
+const YCSB: [&str; 6] = ["a_rate", "b_rate", "c_rate", "d_rate", "e_rate", "f_rate"];
+
+const VALUES: [&str; 6] = [
+    "load_written_per_byte",
+    "overwrite_written_per_byte",
+    "peak_over_live",
+    "settled_over_live",
+    "get_rate",
+    "long_scan_rate",
 ];
 
 /// The metrics of a simulated SSD, which every row has.

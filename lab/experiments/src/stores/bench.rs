@@ -11,7 +11,6 @@ use std::process::{Command, Stdio};
 use esker::{CompactionPolicy, IndexKind};
 use esker_lab_measure::cgroup::Cgroup;
 use esker_lab_measure::process::machine;
-use esker_lab_measure::scale::Scale;
 use esker_lab_result::{Findings, Metrics};
 use esker_peers::{Arrangement, Name, rocksdb_version};
 use serde_json::Value;
@@ -19,7 +18,7 @@ use serde_json::Value;
 use crate::stores::bars;
 use crate::stores::media::Media;
 use crate::stores::rows::Row;
-use crate::stores::sizes::{self, Sizes};
+use crate::stores::sizes::{self, Scale, Sizes};
 use crate::stores::task::Task;
 use crate::{Error, Result};
 

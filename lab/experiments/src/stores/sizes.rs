@@ -2,10 +2,44 @@
 
 use std::time::Duration;
 
-use esker_lab_measure::scale::Scale;
 use esker_peers::Name;
 
 use crate::stores::rows::Row;
+
+/// How much of everything is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Seconds in all: shows that everything runs, and nothing else.
+    Tiny,
+    /// Minutes: 200,000 entries and 4 MiB of memory. Ratios are rough.
+    Small,
+    /// Half an hour: 1 million entries and 16 MiB of memory.
+    Medium,
+    /// An hour or two: 5 million entries and 64 MiB of memory. The bars are made for this one.
+    Full,
+}
+
+impl Scale {
+    /// Every scale.
+    pub const ALL: [Self; 4] = [Self::Tiny, Self::Small, Self::Medium, Self::Full];
+
+    /// The name as it is typed and stored.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tiny => "tiny",
+            Self::Small => "small",
+            Self::Medium => "medium",
+            Self::Full => "full",
+        }
+    }
+
+    /// The scale with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scale| scale.as_str() == name)
+    }
+}
 
 /// The sizes of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +88,12 @@ impl Sizes {
                 lead_in: Duration::from_millis(200),
                 ..Self::following(200_000, 4 << 20, 40_000, 4_000)
             },
+            Scale::Medium => Self {
+                memory_limit_bytes: Some(96 << 20),
+                lookup_rate: 1500.0,
+                lead_in: Duration::from_millis(500),
+                ..Self::following(1_000_000, 16 << 20, 200_000, 10_000)
+            },
             Scale::Full => Self {
                 memory_limit_bytes: Some(384 << 20),
                 lookup_rate: 2000.0,
@@ -99,7 +139,8 @@ pub const fn repeats(scale: Scale, row: Row, system: Name) -> u32 {
         (Scale::Full, Row::Merge) => 7,
         (Scale::Full, Row::Durable) => 5,
         (Scale::Tiny, _) => 1,
-        (_, Row::Load | Row::Lookups | Row::Scans | Row::HotScans | Row::Durable) => 3,
+        (_, Row::Load | Row::Lookups | Row::Scans | Row::LongScans | Row::HotScans) => 3,
+        (_, Row::Durable) => 3,
         _ => 1,
     }
 }
@@ -107,6 +148,12 @@ pub const fn repeats(scale: Scale, row: Row, system: Name) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        assert!(Scale::ALL.iter().all(|scale| Scale::parse(scale.as_str()) == Some(*scale)));
+        assert_eq!(Scale::parse("huge"), None);
+    }
 
     #[test]
     fn the_full_scale_is_what_the_bars_are_made_for() {

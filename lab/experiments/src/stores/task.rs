@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use esker::Compaction;
-use esker_lab_measure::scale::Scale;
 use esker_lab_result::Metrics;
 use esker_peers::{Arrangement, Name};
 use serde_json::{Value, json};
 
 use crate::stores::media::Media;
 use crate::stores::rows::Row;
+use crate::stores::sizes::Scale;
 use crate::{Error, Result};
 
 /// One run of one row with one system.

@@ -81,7 +81,7 @@ fn power_of_two(exponent: f64) -> f64 {
 }
 
 /// A number of at most one to a power that is not negative.
-fn power(base: f64, exponent: f64) -> f64 {
+pub(crate) fn power(base: f64, exponent: f64) -> f64 {
     let whole = exponent.floor();
     let bits = ((exponent - whole) * f64::from(1u32 << FRACTION_BITS)) as u32;
     let (mut root, mut product) = (base, base.powi(whole as i32));
@@ -95,7 +95,7 @@ fn power(base: f64, exponent: f64) -> f64 {
 }
 
 /// A number in [0, 1).
-fn unit(random: &mut Random) -> f64 {
+pub(crate) fn unit(random: &mut Random) -> f64 {
     (random.bits() >> 11) as f64 / (1u64 << 53) as f64
 }
 

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::stores::bench::RunName;
     use crate::stores::rows::Row;
-    use esker_lab_measure::scale::Scale;
+    use crate::stores::sizes::Scale;
     use esker_peers::Name;
 
     #[derive(Default)]

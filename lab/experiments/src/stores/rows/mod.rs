@@ -8,6 +8,9 @@
 //! | [`merge`] | writes and lookups while a full merge runs |
 //! | [`merge_space`] | what a full merge adds while a scan is open |
 //! | [`lookups`], [`scans`] | reading |
+//! | [`ycsb`] | YCSB's workloads, with records of 116 and of 1,016 bytes |
+//! | [`writers`] | several threads that write |
+//! | [`removals`] | a time series whose oldest part is removed by range, and a queue |
 //! | [`hot_scans`] | scans of a tenth of the keys, beside writes |
 //! | [`durable`] | puts that wait for the device |
 //! | [`compact`] | space after a full merge |
@@ -23,9 +26,13 @@ pub mod merge_space;
 pub mod mix;
 pub mod overwrite;
 pub mod patterns;
+pub mod removals;
 pub mod reopen;
 pub mod scans;
 pub mod steady;
+mod together;
+pub mod writers;
+pub mod ycsb;
 
 use esker_lab_measure::background::Control;
 use esker_lab_measure::space::Peak;
@@ -63,6 +70,16 @@ pub enum Row {
     Lookups,
     /// See [`scans`].
     Scans,
+    /// See [`scans`]: of 10,000 entries.
+    LongScans,
+    /// See [`ycsb`].
+    Ycsb,
+    /// See [`ycsb`]: records with values of 1,000 bytes.
+    Ycsb1000,
+    /// See [`writers`].
+    Writers,
+    /// See [`removals`].
+    Removals,
     /// See [`hot_scans`].
     HotScans,
     /// See [`durable`].
@@ -75,11 +92,16 @@ pub enum Row {
 
 impl Row {
     /// Every row, in the order in which they run.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 20] = [
         Self::Load,
         Self::Lookups,
         Self::Scans,
+        Self::LongScans,
         Self::HotScans,
+        Self::Ycsb,
+        Self::Ycsb1000,
+        Self::Writers,
+        Self::Removals,
         Self::Durable,
         Self::Merge,
         Self::MergeSpace,
@@ -108,6 +130,11 @@ impl Row {
             Self::MergeSpace => "merge-space",
             Self::Lookups => "lookups",
             Self::Scans => "scans",
+            Self::LongScans => "long-scans",
+            Self::Ycsb => "ycsb",
+            Self::Ycsb1000 => "ycsb-1000",
+            Self::Writers => "writers",
+            Self::Removals => "removals",
             Self::HotScans => "hot-scans",
             Self::Durable => "durable",
             Self::Compact => "compact",
@@ -136,6 +163,11 @@ impl Row {
             Self::MergeSpace => "a full merge with a scan held open",
             Self::Lookups => "random lookups, 2 threads",
             Self::Scans => "scans of 100",
+            Self::LongScans => "scans of 10,000",
+            Self::Ycsb => "YCSB A to F, 2 threads",
+            Self::Ycsb1000 => "YCSB A to F with values of 1,000 bytes, 2 threads",
+            Self::Writers => "buffered puts by 1, 4 and 8 threads",
+            Self::Removals => "the oldest fiftieth removed by range, 50 times; then a queue",
             Self::HotScans => "scans of 100 in a tenth of the keys, 50 overwrites for each",
             Self::Durable => "durable single puts",
             Self::Compact => "after a full merge",
@@ -146,17 +178,21 @@ impl Row {
     /// Whether it begins with a folder that has no store.
     #[must_use]
     pub const fn begins_empty(self) -> bool {
-        use Row::{Load, MovingNormal, Reopen, Sequential, Values1000, Values4000};
-        matches!(self, Load | Reopen | Values1000 | Values4000 | Sequential | MovingNormal)
+        use Row::{Load, MovingNormal, Removals, Reopen, Sequential};
+        use Row::{Values1000, Values4000, Ycsb1000};
+        let by_pattern = matches!(self, Values1000 | Values4000 | Sequential | MovingNormal);
+        by_pattern || matches!(self, Load | Reopen | Ycsb1000 | Removals)
     }
 
     /// Whether a system takes part. redb cannot merge during a scan, and would write steadily for
-    /// hours to show what its load shows.
+    /// hours to show what its load shows. Esker and RocksDB remove by range.
     #[must_use]
     pub const fn takes(self, system: Name) -> bool {
         match (self, system) {
             (_, Name::Esker) => true,
             (Self::Reopen, _) => false,
+            (Self::Removals, system) => system.is_rocksdb(),
+            (Self::Ycsb | Self::Ycsb1000 | Self::Writers, Name::Redb) => false,
             (Self::MergeSpace | Self::Overwrite | Self::Mix, Name::Redb) => false,
             (Self::Values1000 | Self::Values4000, Name::Redb) => false,
             (Self::Sequential | Self::MovingNormal, Name::Redb) => false,
@@ -252,6 +288,11 @@ pub fn run(run: &Run<'_>) -> Result<Metrics> {
         Row::MergeSpace => merge_space::run(run),
         Row::Lookups => lookups::run(run),
         Row::Scans => scans::run(run),
+        Row::LongScans => scans::run_long(run),
+        Row::Ycsb => ycsb::run(run),
+        Row::Ycsb1000 => ycsb::run_with_values(run, 1_000),
+        Row::Writers => writers::run(run),
+        Row::Removals => removals::run(run),
         Row::HotScans => hot_scans::run(run),
         Row::Durable => durable::run(run),
         Row::Compact => compact::run(run),

@@ -2,7 +2,9 @@
 //!
 //! Each row begins with an empty store, loads as many bytes as the load does, and goes on writing:
 //! as many requests to warm up and twice as many to count, compactions complete before and after.
+//! Where values are longer, what they then take is measured, and lookups and scans of 10,000.
 
+use esker_lab_measure::space::occupied_bytes;
 use esker_lab_result::Metrics;
 use esker_peers::Durability;
 use esker_workload::entry::{self, ENTRY_BYTES, KEY_BYTES};
@@ -12,10 +14,15 @@ use esker_workload::uniform::{self, Overwrite};
 use esker_workload::{Kind, Request};
 
 use crate::Result;
-use crate::stores::rows::{PROGRESS_EVERY, Run, steady};
+use crate::stores::rows::scans::LONG_ENTRIES;
+use crate::stores::rows::{PROGRESS_EVERY, Run, grown, insert, lookups, scans, steady};
 
 /// Keys around a mean that moves: σ is half a percent of all keys; 10,000 are drawn around each.
 const MOVING: Law = Law::Normal { sigma: 0.005, group: 10_000 };
+
+/// Of the lookups and the scans of the rows that read alone, a share.
+const LOOKUP_SHARE: u64 = 4;
+const SCAN_SHARE: u64 = 200;
 
 /// The size of values, and the order in which entries come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +87,33 @@ pub(super) fn run(run: &Run<'_>, pattern: &Pattern) -> Result<Metrics> {
     let loaded = written(run, pattern, &mut requests, entries)?;
     add(&mut metrics, "load", loaded);
     written(run, pattern, &mut requests, entries)?;
+    run.peak.reset(&run.task.folder);
     let steady = written(run, pattern, &mut requests, 2 * entries)?;
     add(&mut metrics, "overwrite", steady);
+    if pattern.order == Order::Scattered {
+        let over = |bytes: u64| Some(bytes as f64 / (entries * pattern.entry_bytes()) as f64);
+        insert(&mut metrics, "peak_over_live", over(run.peak.bytes(&run.task.folder)));
+        insert(&mut metrics, "settled_over_live", over(occupied_bytes(&run.task.folder)));
+        read(run, entries, &mut metrics)?;
+    }
     Ok(metrics)
+}
+
+/// Lookups by two threads, and scans by one, each after some that do not count.
+fn read(run: &Run<'_>, entries: u64, metrics: &mut Metrics) -> Result<()> {
+    let lookups = run.sizes.lookups / LOOKUP_SHARE;
+    lookups::read_all(run, 1, lookups, entries)?;
+    let before = run.store.figures()?;
+    let (elapsed, latencies) = lookups::read_all(run, 2, lookups, entries)?;
+    let reads = grown(&before, &run.store.figures()?, "reads_user");
+    insert(metrics, "reads_per_lookup", reads.map(|reads| reads / lookups as f64));
+    insert(metrics, "get_rate", Some(lookups as f64 / elapsed.as_secs_f64()));
+    latencies.summary().put_into(metrics, "get");
+    let scans = (run.sizes.scans / SCAN_SHARE).max(1);
+    let scan_entries = LONG_ENTRIES.min(entries / 20);
+    let (elapsed, _) = scans::scan_all(run, 1, (scan_entries, entries), scans)?;
+    insert(metrics, "long_scan_rate", Some(scans as f64 / elapsed.as_secs_f64()));
+    Ok(())
 }
 
 /// Does a number of requests and completes compactions: what was written for each user byte.

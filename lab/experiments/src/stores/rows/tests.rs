@@ -1,11 +1,11 @@
 //! Every row against Esker, in this process, at a scale of seconds. `reopen` needs a process to
 //! kill, and is tested with the command.
 
-use esker_lab_measure::scale::Scale;
 use esker_peers::Arrangement;
 
 use super::*;
 use crate::stores::child::perform;
+use crate::stores::sizes::Scale;
 
 struct Silent;
 
@@ -53,6 +53,12 @@ fn every_row_measures_what_it_names() {
     assert!(lookups["reads_per_lookup"] <= 1.1, "{lookups:?}");
     assert!(lookups["reads_per_miss"] < 0.5, "{lookups:?}");
     assert!(measure(Row::Scans, folder)["scan_samples"] == 100.0);
+    let long = measure(Row::LongScans, folder);
+    assert!(long["scan_samples"] == 2.0 && long["reads_per_scan"] >= 1.0, "{long:?}");
+    let ycsb = measure(Row::Ycsb, folder);
+    assert!(["a", "b", "c", "d", "e", "f"].map(|of| ycsb[&format!("{of}_rate")]) > [1.0; 6]);
+    let writers = measure(Row::Writers, folder);
+    assert!([1, 4, 8].iter().all(|of| writers[&format!("rate_{of}")] > 100.0), "{writers:?}");
     let hot = measure(Row::HotScans, folder);
     assert!(hot["scan_samples"] == 100.0 && hot["written_log_per_byte"] > 1.0, "{hot:?}");
 
@@ -67,6 +73,19 @@ fn every_row_measures_what_it_names() {
 
     let compact = measure(Row::Compact, folder);
     assert!(compact["after_over_live"] > 1.0, "{compact:?}");
+}
+
+#[test]
+fn rows_that_load_their_own_entries_measure_what_they_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let removals = measure(Row::Removals, &place("removals"));
+    assert!(removals["remove_samples"] == 50.0 && removals["first_samples"] == 50.0);
+    assert!(removals["queue_first_samples"] == 20_000.0, "{removals:?}");
+    let records = measure(Row::Ycsb1000, &place("ycsb"));
+    assert!(records["e_rate"] > 1.0 && records["a_rate"] > 1.0, "{records:?}");
+    let values = measure(Row::Values1000, &place("values"));
+    assert!(values["settled_over_live"] >= 1.0 && values["get_rate"] > 1.0, "{values:?}");
 }
 
 #[test]
