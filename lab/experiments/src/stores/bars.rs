@@ -2,8 +2,9 @@
 //!
 //! A bar compares Esker's median of a metric with a number, or with a multiple of a peer's
 //! median. A peer that is measured in several settings has, for each bar, its best one: what is
-//! compared with RocksDB must hold in both of its leveled settings, and in all four for some bars. Bars that compare time are
-//! ratios between systems that alternated in one comparison; counters have absolute bars.
+//! compared with RocksDB must hold in both of its leveled settings, and in all four for some bars.
+//! Bars that compare time are ratios between systems that alternated in one comparison; counters
+//! have absolute bars.
 //!
 //! A bar on latencies is judged where the peer's longest request of that kind took longer than an
 //! idle thread was off in the same runs. Where it did not, neither system had anything to wait for,
