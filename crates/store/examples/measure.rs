@@ -5,6 +5,8 @@
 //! cargo run --release -p esker --example measure -- load FOLDER [ENTRIES] [BUDGET_MIB]
 //! cargo run --release -p esker --example measure -- writes FOLDER [ENTRIES] [BUDGET_MIB] [INDEX]\
 //!     [POLICY]
+//! cargo run --release -p esker --example measure -- scans FOLDER COUNT LENGTH [INDEX] [ENTRIES]\
+//!     [BUDGET_MIB]
 //! cargo run --release -p esker --example measure -- lookups COUNT
 //! cargo run --release -p esker --example measure -- syncs [SYNC_MICROSECONDS]
 //! ```
@@ -12,6 +14,9 @@
 //! `writes` loads the same entries, overwrites them at random (after one and a half times as many,
 //! three times as many count) and then puts new ones while it deletes the oldest: bytes written per
 //! byte of keys and values, and space.
+//! `scans` loads the same entries, in the order of their numbers, if the folder has no store, and
+//! scans LENGTH entries from random keys; with a length of 0 it looks keys up. It prints rates, and
+//! reads of the device.
 //! `lookups` is for callgrind: run it with two counts; the difference in instructions over the
 //! difference in counts is what one lookup of a cached key costs. `syncs` says how well writers
 //! who wait for the device share its syncs: durable puts of 1 to 16 threads into memory whose
@@ -46,9 +51,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             let db = Db::builder(folder).memory_budget(number(3, 64)? << 20);
             writes(db.compaction(merging).open()?, number(2, 5_000_000)?, kind)
         }
+        Some("scans") => {
+            let folder = arguments.get(1).ok_or("which folder?")?;
+            let kind = arguments.get(4).map_or(Ok(IndexKind::Lsm), |kind| kind.parse())?;
+            let db = Db::builder(folder).memory_budget(number(6, 16)? << 20).open()?;
+            scans(db, kind, number(5, 1_000_000)?, number(2, 1_000)?, number(3, 100)?)
+        }
         Some("lookups") => lookups(number(1, 10_000)?),
         Some("syncs") => syncs(Duration::from_micros(number(1, 100)?)),
-        _ => Err("say `load FOLDER [ENTRIES] [BUDGET_MIB]`, `lookups COUNT` or `syncs`".into()),
+        _ => {
+            Err("say `load`, `writes` or `scans` with a FOLDER, `lookups COUNT` or `syncs`".into())
+        }
     }
 }
 
@@ -172,6 +185,61 @@ fn system_write_bytes() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
     line.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+fn scans(
+    db: Db,
+    kind: IndexKind,
+    entries: u64,
+    count: u64,
+    length: u64,
+) -> Result<(), Box<dyn Error>> {
+    let is_loaded = db.open_keyspace("default")?.is_some();
+    let keyspace = db.keyspace("default", KeyspaceOptions::default().index(kind))?;
+    for number in (0..entries).take_while(|_| !is_loaded) {
+        keyspace.insert(key(number), [number as u8; 100])?;
+    }
+    wait_until_idle(&db)?;
+    let user_reads = || -> esker::Result<(u64, u64)> {
+        let user = db.stats()?.io.into_iter().find(|row| row.purpose == "user");
+        Ok(user.map_or((0, 0), |row| (row.reads, row.bytes_read)))
+    };
+    // Warms the cache, unless there is little to measure.
+    (0..count / 4).try_for_each(|at| scan(&keyspace, at * 104_729 % entries, length))?;
+    let (before, start) = (user_reads()?, Instant::now());
+    (0..count).try_for_each(|at| scan(&keyspace, at * 7_919 % entries, length))?;
+    let (took, after) = (start.elapsed().as_secs_f64(), user_reads()?);
+    let (reads, bytes) = (after.0 - before.0, after.1 - before.1);
+    let reads_each = ratio(reads, count);
+    println!(
+        "{:.0}/s, {reads_each:.2} reads, {:.0} bytes",
+        count as f64 / took,
+        ratio(bytes, count)
+    );
+    Ok(db.close()?)
+}
+
+/// Under callgrind, `--toggle-collect=measure::scan` counts nothing else.
+#[inline(never)]
+fn scan(keyspace: &Keyspace, from: u64, length: u64) -> esker::Result<()> {
+    if length == 0 {
+        return keyspace.get(key(from)).map(drop);
+    }
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    keyspace.range(key(from)..)?.take(length).try_for_each(|entry| entry.map(drop))
+}
+
+/// Waits until background threads write nothing for a second.
+fn wait_until_idle(db: &Db) -> Result<(), Box<dyn Error>> {
+    db.flush()?;
+    let written =
+        || -> esker::Result<u64> { Ok(db.stats()?.io.iter().map(|row| row.bytes_written).sum()) };
+    let mut last = None;
+    while last != Some(written()?) {
+        last = Some(written()?);
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
 }
 
 fn lookups(count: u64) -> Result<(), Box<dyn Error>> {
