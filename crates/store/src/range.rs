@@ -1,14 +1,14 @@
 //! Scans, from both ends.
 //!
 //! A range fetches batches under a short shared use of the tree. Between batches it holds only a
-//! registered sequence number, so a loop body may write to the same keyspace, or wait for an hour.
+//! registered sequence number, and copies of at most 256 KiB of blocks, so a loop body may write to
+//! the same keyspace, or wait for an hour.
 //!
 //! Invariant: every key of the interval is in exactly one of: handed out, `front`, `rest`, `back`,
 //! `damaged`; and those of `front` are less than those of `rest`, which are less than those of
 //! `back`. The ends therefore meet without a gap or a repeat.
-//! Invariant: `front` and `back` ascend, and each is fetched only when it is empty.
+//! Invariant: `front` ascends and `back` descends, and each is fetched only when it is empty.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use esker_format::KEY_BYTES_MAX;
 use esker_format::action::KeyRangeBuf;
 use esker_format::data::Value;
 use esker_format::ids::Seq;
-use esker_index::{Index, ScanBatch, ScanRequest};
+use esker_index::{EntriesIter, HeldBlocks, Index, ScanBatch, ScanRequest};
 
 use crate::error::{Error, Result};
 use crate::follow;
@@ -48,8 +48,10 @@ pub struct Range {
     /// `true`, all keys.
     changed_since: Option<(Seq, bool)>,
     rest: Option<Interval>,
-    front: VecDeque<Found>,
-    back: VecDeque<Found>,
+    front: EntriesIter,
+    back: EntriesIter,
+    /// Blocks in memory that the next batch begins with.
+    held: HeldBlocks,
     batch_entries: usize,
     /// The number of entries requested so far. The next batch is as large as all before it, so that
     /// at most half of what is read is not used.
@@ -57,9 +59,6 @@ pub struct Range {
     skip_damaged: bool,
     damaged: Vec<DamagedRange>,
 }
-
-/// A key and its value, or a reference to its value.
-type Found = (Vec<u8>, Value);
 
 /// A part of the key space that could not be read.
 #[derive(Clone)]
@@ -192,8 +191,9 @@ impl Range {
             point,
             changed_since: None,
             rest: Some(interval).filter(|interval| !interval.is_empty()),
-            front: VecDeque::new(),
-            back: VecDeque::new(),
+            front: EntriesIter::default(),
+            back: EntriesIter::default(),
+            held: HeldBlocks::default(),
             batch_entries: BATCH_ENTRIES_FIRST,
             fetched_entries: 0,
             skip_damaged: false,
@@ -257,7 +257,9 @@ impl Range {
     /// Fetches from one end until there is an entry or nothing is left.
     fn fetch(&mut self, reverse: bool) -> Result<()> {
         while let Some(rest) = &self.rest {
-            let batch = self.read_batch(rest, reverse)?;
+            let mut held = std::mem::take(&mut self.held);
+            let batch = self.read_batch(rest, reverse, &mut held)?;
+            self.held = held;
             self.fetched_entries = self.fetched_entries.saturating_add(self.batch_entries);
             self.batch_entries = self.fetched_entries.min(BATCH_ENTRIES_MAX);
             for range in batch.damaged {
@@ -265,28 +267,30 @@ impl Range {
             }
             self.rest = batch.resume.and_then(|bound| self.remaining(bound, reverse));
             let entries = batch.entries.into_iter();
-            if reverse {
-                self.back = entries.rev().collect()
-            } else {
-                self.front = entries.collect()
-            }
-            if !self.front.is_empty() && !reverse || !self.back.is_empty() && reverse {
+            let is_empty = entries.len() == 0;
+            *if reverse { &mut self.back } else { &mut self.front } = entries;
+            if !is_empty {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    fn read_batch(&self, rest: &Interval, reverse: bool) -> Result<ScanBatch> {
+    fn read_batch(
+        &self,
+        rest: &Interval,
+        reverse: bool,
+        held: &mut HeldBlocks,
+    ) -> Result<ScanBatch> {
         let _open = self.shared.enter()?;
         if self.skip_damaged && self.shared.follower.is_some() {
             // Space that was used again is not damage: only what stays is passed over.
-            let whole = self.read_entered(rest, reverse, false);
+            let whole = self.read_entered(rest, reverse, false, held);
             if !matches!(whole, Err(Error::Damaged { .. })) {
                 return whole;
             }
         }
-        self.read_entered(rest, reverse, self.skip_damaged)
+        self.read_entered(rest, reverse, self.skip_damaged, held)
     }
 
     fn read_entered(
@@ -294,11 +298,18 @@ impl Range {
         rest: &Interval,
         reverse: bool,
         skip_damaged: bool,
+        held: &mut HeldBlocks,
     ) -> Result<ScanBatch> {
-        follow::reading(&self.shared, || self.read_once(rest, reverse, skip_damaged))
+        follow::reading(&self.shared, || self.read_once(rest, reverse, skip_damaged, held))
     }
 
-    fn read_once(&self, rest: &Interval, reverse: bool, skip_damaged: bool) -> Result<ScanBatch> {
+    fn read_once(
+        &self,
+        rest: &Interval,
+        reverse: bool,
+        skip_damaged: bool,
+        held: &mut HeldBlocks,
+    ) -> Result<ScanBatch> {
         let request = ScanRequest {
             at: self.point.at(self.shared.times.get())?,
             lower: as_slice(&rest.lower),
@@ -308,8 +319,8 @@ impl Range {
             bytes_max: BATCH_BYTES_MAX,
             skip_damaged,
         };
-        let read = |tree: &Index| match self.changed_since {
-            None => tree.scan(&request),
+        let mut read = |tree: &Index| match self.changed_since {
+            None => tree.scan_on(&request, held),
             Some((since, every)) => tree.changed_keys(&request, since, every),
         };
         let (snapshots, seq) = (self.shared.snapshots(), request.at.seq);
@@ -349,14 +360,14 @@ impl Range {
         // Also for what is in memory: a child by `fork` is answered nothing.
         self.shared.check_process()?;
         loop {
-            let is_empty = if reverse { self.back.is_empty() } else { self.front.is_empty() };
-            if is_empty {
+            let left = if reverse { self.back.len() } else { self.front.len() };
+            if left == 0 {
                 self.fetch(reverse)?;
             }
             let found = if reverse {
-                self.back.pop_back().or_else(|| self.front.pop_back())
+                self.back.next().or_else(|| self.front.next_back())
             } else {
-                self.front.pop_front().or_else(|| self.back.pop_front())
+                self.front.next().or_else(|| self.back.next_back())
             };
             let (key, value) = match found {
                 None => return Ok(None),
@@ -385,8 +396,9 @@ impl Range {
 
     fn finish(&mut self) {
         self.rest = None;
-        self.front.clear();
-        self.back.clear();
+        self.front = EntriesIter::default();
+        self.back = EntriesIter::default();
+        self.held = HeldBlocks::default();
     }
 }
 

@@ -1,14 +1,15 @@
-//! The data file, block by block: reading through the cache, allocating, writing; `room` has the
-//! reservations of free space, `values` the interface for blobs.
+//! The data file, block by block: reading through the cache, allocating, writing; `ahead` reads
+//! what is wanted soon, `room` has the reservations of free space, `values` the interface for
+//! blobs.
 //!
 //! Thread safety: everything may be called from any thread. Only one merge of a keyspace
 //! allocates and retires at a time, but merges of several keyspaces may.
 
+mod ahead;
 mod allocate;
 mod room;
 mod values;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -311,24 +312,6 @@ impl BlockStore {
     #[must_use]
     pub fn is_cached(&self, ptr: &BlockPtr) -> bool {
         self.cache.contains(ptr)
-    }
-
-    /// Has the device begin to read the blocks that are not in the cache, if it can: several that
-    /// are wanted soon come sooner together than one by one. Neighbours are to be neighbours in
-    /// `ptrs` too.
-    pub fn announce(&self, ptrs: &[BlockPtr], purpose: Purpose) {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for ptr in ptrs.iter().filter(|ptr| !self.cache.contains(ptr)) {
-            let (start, end) = (ptr.offset(), ptr.offset() + ptr.bytes() as u64);
-            match ranges.last_mut() {
-                Some(last) if last.end == start => last.end = end,
-                Some(last) if last.start == end => last.start = start,
-                _ => ranges.push(start..end),
-            }
-        }
-        for range in ranges {
-            self.file.announce(range.start, range.end - range.start, purpose);
-        }
     }
 
     /// Checks that `bytes` are the block that `ptr` names.

@@ -23,6 +23,18 @@ impl CachedBlock {
         Self { bytes, layout }
     }
 
+    /// Bytes of the block.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// The block, for reading.
     #[must_use]
     pub fn view(&self) -> BlockView<'_> {

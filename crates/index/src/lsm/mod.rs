@@ -2,14 +2,14 @@
 //! one key range (a *slice*) at a time (Thonangi's thesis, chapter 5).
 //!
 //! Reading order: [`policy`] (which part of a level is merged, and how large levels are), `choose`
-//! (which keys come next), `input` and `output` (the sides of a merge), `order` (which source is
-//! first), `walk` (what happens to each block), `unchanged_block` (blocks that would be written
-//! again as they are), `yield_to_writers` (writers go first), `slice` (the merge itself,
-//! block-preserving), `nodes` (the index over a level's blocks), `state` (what a slice begins
-//! with), `layout` (where new levels go), `fill_factor` (the empty share of a level, and the limit
-//! up to which a block stays), `repack` (packing levels of which too much is empty), `reserve`
-//! (slices that would take the reserve), `overwrite_ratio` (the share of incoming data that does
-//! not make the index larger), `due_cache` (whether work is due, which every write asks);
+//! (which keys come next), `input` and `output` (the sides of a merge), `walk` (what happens to
+//! each block), `unchanged_block` (blocks that would be written again as they are),
+//! `yield_to_writers` (writers go first), `slice` (the merge itself, block-preserving), `nodes`
+//! (the index over a level's blocks), `state` (what a slice begins with), `layout` (where new
+//! levels go), `fill_factor` (the empty share of a level, and the limit up to which a block
+//! stays), `repack` (packing levels of which too much is empty), `reserve` (slices that would
+//! take the reserve), `overwrite_ratio` (the share of incoming data that does not make the index
+//! larger), `due_cache` (whether work is due, which every write asks);
 //! [`compaction`] has the settings, [`counters`] count what merges cost, and from them `meter` and
 //! `learnt` derive thresholds; `kind` is the interface to the index, `invariants` checks what is
 //! recorded of levels.
@@ -39,7 +39,6 @@ mod layout;
 mod learnt;
 mod meter;
 mod nodes;
-mod order;
 mod output;
 mod overwrite_ratio;
 pub mod policy;

@@ -14,7 +14,6 @@ use esker_substrate::planted::{self, Bug};
 use esker_substrate::snapshots::Snapshots;
 
 use super::input::{Input, content_bytes};
-use super::order::Order;
 use super::output::Output;
 use super::unchanged_block::{Repeat, Repeated, Repeating};
 use super::yield_to_writers::YieldToWriters;
@@ -22,6 +21,7 @@ use crate::kind::context::KindContext;
 use crate::merge::group::Group;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::run::cursor::OwnedFence;
+use crate::run::tournament::Tournament;
 use crate::upkeep::values::Moved;
 
 /// The rules by which a slice is merged.
@@ -59,7 +59,7 @@ pub(super) struct Walk<'w, 'a> {
     repeat: Repeat,
     snapshots: &'w Snapshots,
     yielding: YieldToWriters,
-    order: Order,
+    order: Tournament,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -74,7 +74,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let snapshots = context.snapshots();
         let (repeat, yielding) = (Repeat::default(), YieldToWriters::default());
         let before = |a: usize, b: usize| is_before(inputs, a, b);
-        let order = Order::new(inputs.len(), before);
+        let order = Tournament::new(inputs.len(), before);
         Self { inputs, output, rules, group, repeat, snapshots, yielding, order }
     }
 

@@ -21,6 +21,7 @@ use esker_substrate::snapshots::At;
 
 use crate::Index;
 use crate::read::scan::{ScanBatch, ScanRequest};
+use crate::run::held_blocks::HeldBlocks;
 use crate::run::lookup::Probe;
 
 /// A version of a key.
@@ -148,7 +149,16 @@ impl Index {
     /// # Errors
     /// When a block within the bounds cannot be read, unless the request skips damage.
     pub fn scan(&self, request: &ScanRequest<'_>) -> Result<ScanBatch> {
+        self.scan_on(request, &mut HeldBlocks::default())
+    }
+
+    /// The same, where `held` has the blocks that the batch before this one has left, and gets
+    /// those of this one, at most 256 KiB.
+    ///
+    /// # Errors
+    /// Those of [`Index::scan`].
+    pub fn scan_on(&self, request: &ScanRequest<'_>, held: &mut HeldBlocks) -> Result<ScanBatch> {
         let _shared = self.share();
-        self.views.load().scan(&self.reader, request, &self.operator.load(), &self.heat)
+        self.views.load().scan(&self.reader, request, &self.operator.load(), &self.heat, held)
     }
 }

@@ -1,19 +1,25 @@
 //! Scans in key order, in both directions, one batch at a time.
 //!
 //! A scan is a snapshot number and a key to continue from. A batch merges all runs from there and
-//! holds nothing when it returns: no lock, no view, no block.
+//! holds no lock, no view and no space when it returns. Some blocks in memory may be kept for the
+//! next batch ([`HeldBlocks`]).
 //!
 //! While a merge is under way a batch stays on one side of its wavefront, and the next one
 //! continues behind it, with a view of its own.
 
+mod entries;
+mod merge;
 mod sources;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Bound;
 
-use esker_format::data::{Data, DataBuf, Value};
+use esker_format::data::{Data, DataBuf};
 use esker_format::ids::Seq;
 use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::DATA_FILE;
+use esker_substrate::budget::Part;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Race};
 use esker_substrate::snapshots::At;
@@ -22,8 +28,11 @@ use crate::read::heat::Heat;
 use crate::read::operands::{Operator, Stack};
 use crate::read::range_tombstones::RangeTombstones;
 use crate::run::cursor::Target;
-use crate::run::data_cursor::{CursorResult, DataCursor, Unreadable};
+use crate::run::data_cursor::{CursorResult, DataCursor, Expected};
+use crate::run::held_blocks::HeldBlocks;
 
+pub use entries::{Entries, IntoIter as EntriesIter};
+use merge::Merge;
 pub use sources::Source;
 pub(crate) use sources::Sources;
 
@@ -60,8 +69,8 @@ pub struct DamagedRange {
 /// A piece of a scan.
 #[derive(Debug, Default)]
 pub struct ScanBatch {
-    /// Keys and values, or the blobs' references, in the direction of the scan.
-    pub entries: Vec<(Vec<u8>, Value)>,
+    /// The entries, in the direction of the scan.
+    pub entries: Entries,
     /// The damaged ranges that were passed over.
     pub damaged: Vec<DamagedRange>,
     /// The bound to continue from: the lower one, or the upper one of a reverse scan. `None` when
@@ -141,16 +150,18 @@ pub(crate) struct Changed<'r> {
 /// A batch in the making.
 struct Scan<'r, 's> {
     request: &'r ScanRequest<'r>,
-    /// In order from the newest run to the oldest.
-    sources: Vec<Source<'s>>,
+    merge: Merge<'r, 's>,
     /// The range tombstones.
     removed: &'r RangeTombstones,
     operator: &'r Operator,
     changed: Option<Changed<'r>>,
     /// Where its reads for runs are noted.
     heat: Option<&'r Heat>,
-    batch: ScanBatch,
-    bytes: usize,
+    /// Blocks of the batch before this one.
+    held: &'r mut HeldBlocks,
+    /// Most bytes of blocks that are held for the next batch.
+    held_bytes_max: u64,
+    entries: Entries,
     versions: usize,
     /// Backwards, the versions of the current key in one source from the last visible one on,
     /// oldest first.
@@ -203,19 +214,20 @@ impl<'r, 's> Scan<'r, 's> {
         sources: Vec<Source<'s>>,
         removed: &'r RangeTombstones,
         operator: &'r Operator,
+        held: &'r mut HeldBlocks,
     ) -> Self {
-        let (batch, turned) = (ScanBatch::default(), Vec::new());
         Self {
             request,
-            sources,
+            merge: Merge::new(request, sources),
             removed,
             operator,
             changed: None,
             heat: None,
-            batch,
-            bytes: 0,
+            held,
+            held_bytes_max: 0,
+            entries: Entries::expecting(request.entries_max),
             versions: 0,
-            turned,
+            turned: Vec::new(),
         }
     }
 
@@ -224,57 +236,61 @@ impl<'r, 's> Scan<'r, 's> {
     /// # Errors
     /// The first unreadable block, unless damage is to be skipped.
     fn run(mut self) -> Result<ScanBatch> {
-        let request = self.request;
-        self.announce();
-        for index in 0..self.sources.len() {
-            self.attempt(index, |source| start(source, request))?;
-        }
+        self.read_ahead();
+        self.merge.start()?;
         self.note_heat();
-        let mut last: Option<Vec<u8>> = None;
-        while let Some(index) = self.next_source() {
-            let Some(source) = self.sources.get(index) else { break };
-            let (key, head) = (&source.key, source.head);
-            if beyond_end(key, self.request) {
+        let (mut key, mut last, mut last_head) = (Vec::new(), None, 0);
+        let mut resume = None;
+        while let Some((index, source)) = self.merge.first() {
+            if beyond_end(&source.key, self.request) {
                 break;
             }
             if source.is_bound {
-                self.attempt(index, |source| source.enter())?;
+                self.merge.enter(index)?;
                 continue;
             }
-            // Content in the wrong order must not send a scan round in circles.
-            let turned_back = last
-                .as_ref()
-                .is_some_and(|last| if self.request.reverse { key >= last } else { key <= last });
-            if turned_back || before_start(key, self.request) {
+            let head = source.head;
+            key.clone_from(&source.key);
+            if !self.is_next(last.as_deref(), last_head, &key, head) {
                 return Err(out_of_order());
             }
-            let mut here = last.take().unwrap_or_default();
-            here.clone_from(key);
-            let value = match self.take(index, head, &here) {
+            last_head = head;
+            match self.take(index, head, &key) {
                 // The error is returned to the next call, after the entries before it have been
                 // taken.
-                Err(Error::Operator { .. }) if !self.batch.entries.is_empty() => {
-                    self.batch.resume = Some(Bound::Included(here));
+                Err(Error::Operator { .. }) if !self.entries.is_empty() => {
+                    resume = Some(Bound::Included(key));
                     break;
                 }
                 taken => taken?,
-            };
-            if let Some(value) = value
-                && !self.is_out_of_reach(&here)
-            {
-                self.bytes += here.len() + value.stored_len();
-                self.batch.entries.push((here.clone(), value));
             }
-            let full = self.batch.entries.len() >= self.request.entries_max
-                || self.bytes >= self.request.bytes_max
-                || self.versions >= VERSIONS_MAX;
-            if full {
-                self.batch.resume = Some(Bound::Excluded(here));
+            if self.is_full() {
+                resume = Some(Bound::Excluded(key));
                 break;
             }
-            last = Some(here);
+            key = last.replace(key).unwrap_or_default();
         }
-        Ok(self.batch)
+        let (entries, damaged) = (self.entries, self.merge.damaged);
+        if resume.is_some() {
+            self.merge.sources.into_iter().for_each(|source| source.release(self.held));
+            self.held.limit(self.held_bytes_max);
+        }
+        Ok(ScanBatch { entries, damaged, resume })
+    }
+
+    /// Whether `key` may come behind `last`, or be the first key. Content in the wrong order must
+    /// not send a scan round in circles.
+    #[inline]
+    fn is_next(&self, last: Option<&[u8]>, last_head: u64, key: &[u8], head: u64) -> bool {
+        let Some(last) = last else { return !before_start(key, self.request) };
+        let order = head.cmp(&last_head).then_with(|| key.cmp(last));
+        if self.request.reverse { order.is_lt() } else { order.is_gt() }
+    }
+
+    const fn is_full(&self) -> bool {
+        self.entries.len() >= self.request.entries_max
+            || self.entries.bytes() >= self.request.bytes_max
+            || self.versions >= VERSIONS_MAX
     }
 
     /// Notes the blocks that the batch reads from the device for runs, and levels above the last,
@@ -291,163 +307,163 @@ impl<'r, 's> Scan<'r, 's> {
                 let key = source.key().filter(|_| source.is_missed);
                 key.is_some_and(|key| end.is_none_or(|end| key < end))
             };
-            let above_last = self.sources.split_last().map_or(&[][..], |(_, above)| above);
+            let above_last = self.merge.sources.split_last().map_or(&[][..], |(_, above)| above);
             above_last.iter().filter(meets).count() as u64
         });
     }
 
-    /// What the batch has of `key`: its value, if it has one, or that it was changed.
-    fn take(&mut self, first: usize, head: u64, key: &[u8]) -> Result<Option<Value>> {
-        if self.changed.is_none() {
-            return self.take_group(first, head, key);
-        }
-        let is_changed = self.take_versions(first, head, key)?;
-        Ok(is_changed.then(|| Value::Inline(Vec::new())))
-    }
-
-    /// Has the blocks that the batch begins with read at once, rather than one behind the other.
-    fn announce(&mut self) {
-        let cursors = self.sources.iter().filter_map(Source::cursor);
-        let total_entries = cursors.map(DataCursor::data_entries).sum();
-        let (entries, forward) = (self.request.entries_max, !self.request.reverse);
-        let (target, mut ptrs, mut reader) = (self.request.target(), Vec::new(), None);
-        for source in &mut self.sources {
-            let Some(cursor) = source.cursor() else { continue };
-            let first = ptrs.len();
-            cursor.expect(target, forward, entries, total_entries, &mut ptrs);
-            let is_read = |ptr: &BlockPtr| !cursor.reader().is_cached(ptr);
-            let is_missed = self.heat.is_some() && ptrs.get(first).is_some_and(is_read);
-            reader = Some(cursor.reader());
-            source.is_missed = is_missed;
-        }
-        if let Some(reader) = reader.filter(|_| ptrs.len() > 1) {
-            reader.announce(&ptrs);
-        }
-    }
-
-    /// The first of the sources whose current key is the next in the direction of the scan.
-    fn next_source(&self) -> Option<usize> {
-        let sources = self.sources.iter().enumerate();
-        let next = sources.min_by(|(_, a), (_, b)| a.compare(b, self.request.reverse));
-        next.filter(|(_, source)| source.has_key).map(|(index, _)| index)
-    }
-
-    /// Whether a key is in a range where damage was passed over.
-    fn is_out_of_reach(&self, key: &[u8]) -> bool {
-        let reaches = |range: &DamagedRange| {
-            range.from.as_slice() <= key && range.to.as_ref().is_none_or(|to| key < to.as_slice())
-        };
-        self.batch.damaged.iter().any(reaches)
-    }
-
-    /// The value of `key` as of the scan's number, if it has one; moves all sources past the key,
+    /// Adds `key` to the batch if it has a value, or was changed; moves all sources past the key,
     /// of which that with number `first` is the first.
-    fn take_group(&mut self, first: usize, head: u64, key: &[u8]) -> Result<Option<Value>> {
-        let mut answer: Option<Result<Option<Value>>> = None;
-        let mut stack = Stack::new(key, self.operator);
-        let mut turned = std::mem::take(&mut self.turned);
-        let (At { seq, now }, reverse) = (self.request.at, self.request.reverse);
-        let removed = if self.removed.is_empty() {
-            Seq(0)
-        } else {
-            self.removed.newest(key, self.request.at.seq)
-        };
-        for index in first..self.sources.len() {
-            while self.sources.get(index).is_some_and(|source| source.is_on(head, key)) {
-                self.versions += 1;
-                self.attempt(index, |source| {
-                    if let Some((found, data)) = source.version()?
-                        && found <= seq
-                        && answer.is_none()
-                    {
-                        let data = if found >= removed { data.as_of(now) } else { Data::Delete };
-                        if !reverse {
-                            answer = stack.push(data);
-                        } else {
-                            if !data.is_operand() {
-                                turned.clear();
-                            }
-                            turned.push(data.into());
-                        }
-                    }
-                    source.step(reverse)
-                })?;
-            }
-            for data in turned.drain(..).rev() {
-                answer = answer.or_else(|| stack.push_owned(data));
+    fn take(&mut self, first: usize, head: u64, key: &[u8]) -> Result<()> {
+        let before = self.entries.len();
+        match self.changed {
+            None => self.take_group(first, head, key)?,
+            Some(changed) => {
+                if self.take_versions(changed, first, head, key)? {
+                    self.entries.push(key, Data::Put(&[]));
+                }
             }
         }
-        let value = answer.unwrap_or_else(|| Ok(stack.end()));
-        self.turned = turned;
-        value
+        if !self.merge.damaged.is_empty() && self.merge.is_out_of_reach(key) {
+            self.entries.truncate(before);
+        }
+        Ok(())
+    }
+
+    /// Reads the blocks that the batch is expected to take, neighbours in one read, and has the
+    /// device begin with the others at once, rather than one behind the other.
+    fn read_ahead(&mut self) {
+        let request = self.request;
+        let cursors = self.merge.sources.iter().filter_map(Source::cursor);
+        let expected = Expected {
+            entries: request.entries_max,
+            bytes: request.bytes_max,
+            total_entries: cursors.map(DataCursor::data_entries).sum(),
+            forward: !request.reverse,
+            end: if request.reverse { request.lower } else { request.upper },
+        };
+        let (target, mut ptrs, mut reader) = (request.target(), Vec::new(), None);
+        let mut read_until = Vec::with_capacity(self.merge.sources.len());
+        for source in &mut self.merge.sources {
+            let first = ptrs.len();
+            if let Some(cursor) = source.cursor_mut() {
+                cursor.expect(target, &expected, &mut ptrs);
+                reader = Some(cursor.reader());
+            }
+            read_until.push(ptrs.len());
+            let is_read = |ptr: &BlockPtr| reader.is_some_and(|reader| !reader.is_cached(ptr));
+            source.is_missed = self.heat.is_some() && ptrs.get(first).is_some_and(is_read);
+        }
+        let Some(reader) = reader else { return };
+        self.held_bytes_max = reader.budget.room_bytes(Part::Cache);
+        let mut held = std::mem::take(self.held);
+        let missing: Vec<_> = ptrs.iter().filter(|ptr| !held.has(ptr)).copied().collect();
+        if missing.len() > 1 {
+            reader.read_ahead(&missing, &mut held);
+        }
+        let mut ptrs = ptrs.into_iter().enumerate().peekable();
+        for (source, until) in self.merge.sources.iter_mut().zip(read_until) {
+            while let Some((_, ptr)) = ptrs.next_if(|(at, _)| *at < until) {
+                if let (Some(cursor), Some(block)) = (source.cursor_mut(), held.take(&ptr)) {
+                    cursor.hold(ptr, block);
+                }
+            }
+        }
+    }
+
+    /// Adds the value of `key` as of the scan's number, if it has one; moves all sources past the
+    /// key, of which that with number `first` is the first.
+    fn take_group(&mut self, first: usize, head: u64, key: &[u8]) -> Result<()> {
+        let Self { merge, entries, turned, .. } = self;
+        let At { seq, now } = self.request.at;
+        let removed = if self.removed.is_empty() { Seq(0) } else { self.removed.newest(key, seq) };
+        let mut stack = Stack::new(key, self.operator);
+        let (mut is_answered, mut index) = (false, first);
+        loop {
+            while let Some(source) = merge.sources.get(index) {
+                self.versions += 1;
+                let is_wanted = source.seq <= seq && !is_answered;
+                let data = match is_wanted.then(|| source.data()) {
+                    None => None,
+                    Some(Ok(_)) if source.seq < removed => Some(Data::Delete),
+                    Some(Ok(data)) => Some(data.as_of(now)),
+                    Some(Err(unreadable)) => {
+                        merge.pass_damage(index, unreadable)?;
+                        if merge.is_on(index, head, key) { continue } else { break }
+                    }
+                };
+                match data {
+                    Some(data) if self.request.reverse => {
+                        if !data.is_operand() {
+                            turned.clear();
+                        }
+                        turned.push(data.into());
+                    }
+                    Some(data) => is_answered = answer(&mut stack, data, key, entries)?,
+                    None => {}
+                }
+                merge.step(index)?;
+                if !merge.is_on(index, head, key) {
+                    break;
+                }
+            }
+            while !is_answered && let Some(data) = turned.pop() {
+                is_answered = answer(&mut stack, data.as_data(), key, entries)?;
+            }
+            merge.moved(index);
+            let Some(next) = merge.first_on(head, key) else { break };
+            index = next;
+        }
+        if !is_answered && let Some(value) = stack.end() {
+            entries.push_value(key, &value);
+        }
+        Ok(())
     }
 
     /// Whether `key` has a version among those that the batch looks for; moves all sources past the
     /// key, of which that with number `first` is the first.
-    fn take_versions(&mut self, first: usize, head: u64, key: &[u8]) -> Result<bool> {
-        let Some(Changed { since, removed }) = self.changed else { return Ok(false) };
+    fn take_versions(
+        &mut self,
+        Changed { since, removed }: Changed<'_>,
+        first: usize,
+        head: u64,
+        key: &[u8],
+    ) -> Result<bool> {
         let up_to = self.request.at.seq;
         let removal = removed.iter().map(|removed| removed.newest(key, up_to)).max();
         let was_removed = removal.is_some_and(|removal| removal > since);
-        let mut is_changed = false;
-        for index in first..self.sources.len() {
-            while self.sources.get(index).is_some_and(|source| source.is_on(head, key)) {
+        let (mut is_changed, mut next) = (false, Some(first));
+        while let Some(index) = next {
+            while let Some(source) = self.merge.sources.get(index)
+                && source.is_on(head, key)
+            {
                 self.versions += 1;
-                self.attempt(index, |source| {
-                    let found = source.version()?.map(|(found, _)| found);
-                    let found = found.filter(|found| *found <= up_to);
-                    is_changed |= found.is_some_and(|found| found > since || was_removed);
-                    source.step(false)
-                })?;
+                is_changed |= source.seq <= up_to && (source.seq > since || was_removed);
+                self.merge.step(index)?;
             }
+            self.merge.moved(index);
+            next = self.merge.first_on(head, key);
         }
         Ok(is_changed)
     }
+}
 
-    /// Moves a source; if it meets damage and the request allows it, notes the damage and moves the
-    /// source past it.
-    fn attempt(
-        &mut self,
-        index: usize,
-        action: impl FnOnce(&mut Source<'_>) -> CursorResult<()>,
-    ) -> Result<()> {
-        let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
-        let mut met: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-        let mut outcome = action(source);
-        while let Err(Unreadable { from, to, error }) = outcome {
-            let skippable = self.request.skip_damaged && matches!(error, Error::Corrupt { .. });
-            if !skippable {
-                return Err(error);
-            }
-            let was = source.key().map(<[u8]>::to_vec);
-            source.has_key = false;
-            // Each step past damage must make progress, regardless of the fences; if it does not,
-            // nothing more of this run can be reached.
-            let (from, to) = match met.contains(&(from.clone(), to.clone())) {
-                false => (from, to),
-                true if self.request.reverse => (Vec::new(), to),
-                true => (from, None),
-            };
-            met.push((from.clone(), to.clone()));
-            // A duplicate fence (I2) may have led over the damage already: entries returned beyond
-            // it are not returned again.
-            outcome = match (&to, self.request.reverse) {
-                (Some(to), false) => match &was {
-                    Some(was) if was >= to => source.seek(was, Seq(0)),
-                    _ => source.seek(to, Seq::MAX),
-                },
-                (None, false) => Ok(()),
-                (_, true) if from.is_empty() => Ok(()),
-                (_, true) => {
-                    let before = was.filter(|was| *was < from).unwrap_or_else(|| from.clone());
-                    source.seek_back(Some((&before, Seq::MAX)))
-                }
-            };
-            // Two runs may lose the same keys, as when one leads to the other.
-            if !self.batch.damaged.iter().any(|known| known.from == from && known.to == to) {
-                self.batch.damaged.push(DamagedRange { from, to, error });
-            }
-        }
-        Ok(())
+/// Adds `key` if `data`, of the next older version that the scan sees, completes its value; whether
+/// it does.
+#[inline]
+fn answer(
+    stack: &mut Stack<'_>,
+    data: Data<'_>,
+    key: &[u8],
+    entries: &mut Entries,
+) -> Result<bool> {
+    if stack.is_empty() && !data.is_operand() {
+        entries.push(key, data);
+        return Ok(true);
     }
+    let Some(value) = stack.push(data) else { return Ok(false) };
+    if let Some(value) = value? {
+        entries.push_value(key, &value);
+    }
+    Ok(true)
 }

@@ -33,6 +33,7 @@ use crate::read::range_tombstones::RangeTombstones;
 use crate::read::scan::{Clipped, ScanBatch, ScanRequest, Sources};
 use crate::read::source::{Part, Run, find};
 use crate::run::consumed::Consumed;
+use crate::run::held_blocks::HeldBlocks;
 use crate::run::lookup::{Found, Probe};
 use crate::run::tree::{BlockReader, Tree};
 
@@ -236,12 +237,13 @@ impl View {
         request: &ScanRequest<'_>,
         operator: &Operator,
         heat: &Heat,
+        held: &mut HeldBlocks,
     ) -> Result<ScanBatch> {
         let at = request.at.seq;
         if let Some(past) = self.past.at(reader, at)? {
             let mut sources = Sources::without_memtable(reader);
             past.parts.iter().for_each(|part| part.scan(&mut sources));
-            return sources.scan(request, &past.removed, operator, None);
+            return sources.scan(request, &past.removed, operator, None, held);
         }
         let merge = self.moving(BackgroundJob::Merge).map(|(_, merge)| merge);
         let merge = merge.filter(|merge| merge.shows_result(at));
@@ -252,7 +254,7 @@ impl View {
         let mut sources = Sources::new(reader, &active, passed, floor);
         self.parts.iter().for_each(|part| part.scan(&mut sources));
         let heat = Some(heat).filter(|heat| heat.is_on());
-        let mut batch = sources.scan(&request, &self.removed, operator, heat)?;
+        let mut batch = sources.scan(&request, &self.removed, operator, heat, held)?;
         if batch.resume.is_none() {
             batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));
         }

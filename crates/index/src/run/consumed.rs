@@ -5,24 +5,32 @@
 //! consumed keys are skipped. Sets are immutable: a merge that consumes more puts a new set into
 //! the next view.
 //!
-//! Invariant: ranges ascend, and no two touch.
+//! Invariant: ranges ascend, and no two touch; there is a head for each.
 
 use std::sync::Arc;
 
 use esker_format::action::{KeyRange, KeyRangeBuf};
 use esker_format::ids::Seq;
+use esker_format::key::long_head;
 
 /// A set of keys, as ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consumed {
     ranges: Arc<[KeyRangeBuf]>,
+    /// The heads of the ranges' first keys: a search touches few of the keys themselves.
+    heads: Arc<[u64]>,
 }
 
 impl Consumed {
     /// A set of ranges that obey the invariant.
     #[must_use]
     pub fn new(ranges: &[KeyRangeBuf]) -> Self {
-        Self { ranges: ranges.into() }
+        Self::of(ranges.into())
+    }
+
+    fn of(ranges: Arc<[KeyRangeBuf]>) -> Self {
+        let heads = ranges.iter().map(|range| long_head(&range.begin)).collect();
+        Self { ranges, heads }
     }
 
     /// The ranges.
@@ -46,7 +54,11 @@ impl Consumed {
     /// The consumed range that contains `key`, if there is one.
     #[must_use]
     pub fn at(&self, key: &[u8]) -> Option<KeyRange<'_>> {
-        let behind = self.ranges.partition_point(|range| range.begin.as_slice() <= key);
+        let head = long_head(key);
+        let from = self.heads.partition_point(|other| *other < head);
+        let equal = self.heads.iter().skip(from).take_while(|other| **other == head).count();
+        let equal = self.ranges.get(from..from + equal).unwrap_or_default();
+        let behind = from + equal.partition_point(|range| range.begin.as_slice() <= key);
         let range = self.ranges.get(behind.checked_sub(1)?)?.as_range();
         range.has(key).then_some(range)
     }
@@ -116,7 +128,7 @@ impl Consumed {
         }
         ranges.push(KeyRange { begin, end }.into());
         ranges.extend(behind);
-        Self { ranges: ranges.into() }
+        Self::of(ranges.into())
     }
 }
 

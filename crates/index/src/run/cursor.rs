@@ -9,9 +9,12 @@
 //! any level of its stack: everything before a fence at or before the floor is at or before the
 //! floor too, whichever of a block's fences (I2) that is.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
+use esker_format::DecodeError;
 use esker_format::block::BlockView;
+use esker_format::entry::Payload;
 use esker_format::ids::Seq;
 use esker_format::key;
 use esker_format::ptr::BlockPtr;
@@ -44,8 +47,8 @@ enum At<'a> {
     Express(Place),
     /// In the level's tail.
     Tail(Place),
-    /// In a block of the level above.
-    Block { parent: Box<FenceCursor<'a>>, block: Arc<CachedBlock>, index: usize },
+    /// In a block of the level above; with the block that the fence names.
+    Block { parent: Box<FenceCursor<'a>>, block: Arc<CachedBlock>, index: usize, ptr: BlockPtr },
 }
 
 /// The fence of a level that is searched for.
@@ -98,7 +101,16 @@ pub struct OwnedFence {
     pub filter: Vec<u8>,
 }
 
-impl OwnedFence {
+/// The key of a fence, on its own.
+#[derive(Clone, Debug)]
+pub(crate) struct FenceKey {
+    /// The least user key that may enter the block.
+    pub key: Vec<u8>,
+    /// The largest number at that key.
+    pub seq: Seq,
+}
+
+impl FenceKey {
     /// The first key all of whose versions are behind the fence: a fence with a sequence number is
     /// between the versions of its key.
     pub(crate) fn first_whole_key(mut self) -> Vec<u8> {
@@ -159,20 +171,31 @@ impl<'a> FenceCursor<'a> {
         block: Arc<CachedBlock>,
         index: esker_format::Result<Option<usize>>,
     ) -> Result<Self> {
-        let ptr = parent.ptr()?;
         let Self { tree, reader, floor, .. } = parent;
         let level = parent.level + 1;
-        match index {
-            Ok(Some(index)) => {
-                let at = At::Block { parent: Box::new(parent), block, index };
+        let fence = index.and_then(|index| {
+            let Some(index) = index else { return Ok(None) };
+            Ok(Some((index, block.view().fence(index)?.ptr)))
+        });
+        match fence {
+            Ok(Some((index, ptr))) => {
+                let at = At::Block { parent: Box::new(parent), block, index, ptr };
                 Ok(Self { tree, reader, level, floor, at })
             }
             Ok(None) => Err(Error::Corrupt {
                 file: DATA_FILE.into(),
-                offset: ptr.offset(),
+                offset: parent.ptr()?.offset(),
                 what: "a block above the last level lacks a required fence (levels/fenced)".into(),
             }),
-            Err(error) => Err(reader.damage(&ptr, &error)),
+            Err(error) => Err(reader.damage(&parent.ptr()?, &error)),
+        }
+    }
+
+    /// Damage of the block of the level above that contains the fence.
+    fn damaged(&self, parent: &Self, error: &DecodeError) -> Error {
+        match parent.ptr() {
+            Ok(ptr) => self.reader.damage(&ptr, error),
+            Err(other) => other,
         }
     }
 
@@ -181,19 +204,39 @@ impl<'a> FenceCursor<'a> {
         match &self.at {
             At::Express(place) => in_memory(self.tree.fences(self.level), *place, use_it),
             At::Tail(place) => in_memory(self.tree.tail(self.level), *place, use_it),
-            At::Block { parent, block, index } => {
+            At::Block { parent, block, index, .. } => {
                 let view = block.view();
-                let damage = |error| match parent.ptr() {
-                    Ok(ptr) => self.reader.damage(&ptr, &error),
-                    Err(other) => other,
+                let entry = view.entry(*index);
+                let entry = entry.map_err(|error| self.damaged(parent, &error))?;
+                let Payload::Fence(fence) = entry.payload else {
+                    let error = DecodeError::new(0, "entry is not a fence");
+                    return Err(self.damaged(parent, &error));
                 };
-                let entry = view.entry(*index).map_err(damage)?;
-                let fence = view.fence(*index).map_err(damage)?;
                 let mut key = Vec::with_capacity(64);
                 view.append_key(entry.suffix, &mut key);
                 Ok(use_it(&KeyedFence { key: &key, seq: entry.seq, fence }))
             }
         }
+    }
+
+    /// Calls `use_it` with the fence's key and number: at less cost than with the fence.
+    fn with_key<T>(&self, use_it: impl FnOnce(&[u8], Seq) -> T) -> Result<T> {
+        match &self.at {
+            At::Express(_) | At::Tail(_) => self.with_current(|fence| use_it(fence.key, fence.seq)),
+            At::Block { parent, block, index, .. } => {
+                let view = block.view();
+                let entry = view.entry_key(*index);
+                let (_, suffix, seq) = entry.map_err(|error| self.damaged(parent, &error))?;
+                let mut key = Vec::with_capacity(64);
+                view.append_key(suffix, &mut key);
+                Ok(use_it(&key, seq))
+            }
+        }
+    }
+
+    /// The fence's key and number, copied.
+    pub(crate) fn key(&self) -> Result<FenceKey> {
+        self.with_key(|key, seq| FenceKey { key: key.to_vec(), seq })
     }
 
     /// The fence, copied.
@@ -212,13 +255,7 @@ impl<'a> FenceCursor<'a> {
     pub(crate) fn ptr(&self) -> Result<BlockPtr> {
         match &self.at {
             At::Express(_) | At::Tail(_) => self.with_current(|fence| fence.fence.ptr),
-            At::Block { parent, block, index } => {
-                let fence = block.view().fence(*index);
-                match fence {
-                    Ok(fence) => Ok(fence.ptr),
-                    Err(error) => Err(self.reader.damage(&parent.ptr()?, &error)),
-                }
-            }
+            At::Block { ptr, .. } => Ok(*ptr),
         }
     }
 
@@ -253,7 +290,7 @@ impl<'a> FenceCursor<'a> {
         let from = self.ptr()?;
         let origin = match self.at {
             At::Express(_) => None,
-            _ => Some(self.with_current(|at| (at.key.to_vec(), at.seq))?),
+            _ => Some(self.key()?),
         };
         loop {
             if !forward && self.is_at_floor()? {
@@ -268,7 +305,7 @@ impl<'a> FenceCursor<'a> {
                     return Ok(place.map(|place| Self { at: At::Express(place), ..self }));
                 }
                 At::Tail(place) => self.step_in_tail(place, forward)?,
-                At::Block { parent, block, index } => {
+                At::Block { parent, block, index, .. } => {
                     let Self { tree, reader, level, floor, .. } = self;
                     let moved = Self::step_in_block(*parent, block, index, forward)?;
                     // Behind the last block above comes the tail.
@@ -280,12 +317,11 @@ impl<'a> FenceCursor<'a> {
             match moved {
                 None => return Ok(None),
                 Some(moved) if moved.ptr()? != from => {
-                    let here = |here: &KeyedFence<'_>| {
-                        let Some((key, seq)) = &origin else { return true };
-                        let order = key::compare((key, *seq), (here.key, here.seq));
+                    let goes_on = moved.with_key(|key, seq| {
+                        let Some(origin) = &origin else { return true };
+                        let order = key::compare((&origin.key, origin.seq), (key, seq));
                         if forward { order.is_lt() } else { order.is_gt() }
-                    };
-                    let goes_on = moved.with_current(here)?;
+                    })?;
                     return if goes_on { Ok(Some(moved)) } else { Err(out_of_order(&from)) };
                 }
                 Some(duplicate) => self = duplicate,
@@ -293,12 +329,21 @@ impl<'a> FenceCursor<'a> {
         }
     }
 
+    /// Whether the fence is beyond the end of a walk.
+    pub(crate) fn is_beyond(&self, end: Bound<&[u8]>, forward: bool) -> bool {
+        let is_beyond = |key: &[u8]| match end {
+            Bound::Unbounded => false,
+            Bound::Included(end) | Bound::Excluded(end) if !forward => key < end,
+            Bound::Included(end) => key > end,
+            Bound::Excluded(end) => key >= end,
+        };
+        end != Bound::Unbounded && self.with_key(|key, _| is_beyond(key)).unwrap_or(true)
+    }
+
     /// Whether everything before the fence is at or before the floor.
     fn is_at_floor(&self) -> Result<bool> {
         match self.floor {
-            Some(floor) if !planted::is(Bug::FloorIgnored) => {
-                self.with_current(|at| at.key <= floor)
-            }
+            Some(floor) if !planted::is(Bug::FloorIgnored) => self.with_key(|key, _| key <= floor),
             _ => Ok(false),
         }
     }

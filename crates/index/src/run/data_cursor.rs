@@ -4,19 +4,24 @@
 //! a level has lost keys ([`Consumed`]), blocks that held only such keys are not read: their space
 //! may have been reused.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use esker_format::action::KeyRange;
 use esker_format::block::BlockView;
-use esker_format::entry::{Entry, Payload};
+use esker_format::entry::{Entry, Kind, Payload};
 use esker_format::ids::Seq;
-use esker_format::ptr::BlockPtr;
+use esker_format::ptr::{BlockPtr, SECTOR_BYTES};
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::Error;
 
 use crate::run::consumed::Consumed;
-use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor, OwnedFence, Target};
+use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor, FenceKey, Target};
+use crate::run::held_blocks::HeldBlocks;
 use crate::run::tree::{BlockReader, Tree};
+
+/// Most neighbours that are one read.
+const BLOCKS_TOGETHER: usize = 16;
 
 /// A position on a data entry of a level, or past its end.
 #[derive(Debug)]
@@ -28,9 +33,39 @@ pub struct DataCursor<'a> {
     floor: Option<&'a [u8]>,
     /// Keys that the level no longer has: blocks that held only such keys may have been freed.
     gone: Option<&'a Consumed>,
+    /// The fence that the first search will find, if it is known: a search forward is for a key
+    /// that has not been consumed.
+    first: Option<FenceCursor<'a>>,
+    /// Blocks that are held already.
+    held: HeldBlocks,
+    /// Blocks that the walk has entered so far.
+    entered: usize,
     /// The block that was looked into last, and whether it may hold any of these keys.
     looked: Option<(Arc<CachedBlock>, bool)>,
     at: Option<(FenceCursor<'a>, Arc<CachedBlock>, usize)>,
+}
+
+/// What a walk is expected to read in all levels together.
+pub(crate) struct Expected<'k> {
+    /// The entries and bytes that the walk takes at most.
+    pub entries: usize,
+    pub bytes: usize,
+    /// The entries of all levels.
+    pub total_entries: u64,
+    pub forward: bool,
+    /// The bound at which the walk ends.
+    pub end: Bound<&'k [u8]>,
+}
+
+impl Expected<'_> {
+    /// The blocks of a level that the walk will most likely read behind the first one.
+    fn blocks(&self, tree: &Tree, level: usize) -> usize {
+        let Some(counts) = tree.meta.levels.get(level).map(|level| &level.counts) else { return 0 };
+        let share = counts.blocks as f64 / self.total_entries.max(1) as f64;
+        let block_bytes = (counts.sectors * SECTOR_BYTES).checked_div(counts.blocks).unwrap_or(1);
+        let in_bytes = self.bytes / usize::try_from(block_bytes.max(1)).unwrap_or(usize::MAX);
+        ((self.entries as f64 * share).round() as usize).min(in_bytes)
+    }
 }
 
 /// A level cannot be read further: the keys in [`from`, `to`) are out of reach.
@@ -55,13 +90,15 @@ pub type CursorResult<T> = Result<T, Unreadable>;
 
 impl<'a> DataCursor<'a> {
     /// A cursor without a position yet. It is used only for keys behind `floor`.
-    pub(crate) const fn new(
+    pub(crate) fn new(
         tree: &'a Tree,
         reader: &'a BlockReader,
         level: usize,
         floor: Option<&'a [u8]>,
     ) -> Self {
-        Self { tree, reader, level, floor, gone: None, looked: None, at: None }
+        let held = HeldBlocks::default();
+        let (gone, first, entered, looked, at) = (None, None, 0, None, None);
+        Self { tree, reader, level, floor, gone, first, held, entered, looked, at }
     }
 
     /// The same in a level that has lost keys.
@@ -69,37 +106,47 @@ impl<'a> DataCursor<'a> {
         Self { gone: Some(gone), ..self }
     }
 
-    /// Adds the blocks that a walk over `entries` of `total_entries` will most likely read; the
-    /// walk begins at `target`. None of a level whose keys there are consumed. Without express
-    /// fences the block that leads there is read. Unreadable blocks are found again, and reported,
-    /// by the walk itself.
+    /// Adds the blocks that a walk will most likely read; it begins at `target`. None of a level
+    /// whose keys there are consumed. Without express fences the block that leads there is read.
+    /// Unreadable blocks are found again, and reported, by the walk itself.
     pub(crate) fn expect(
-        &self,
+        &mut self,
         target: Target<'_>,
-        forward: bool,
-        entries: usize,
-        total_entries: u64,
+        expected: &Expected<'_>,
         ptrs: &mut Vec<BlockPtr>,
     ) {
+        let forward = expected.forward;
         if forward && matches!(target, Target::At(key, _) if self.consumed_at(key).is_some()) {
             return;
         }
         if self.tree.fences(self.level).is_none() && self.level > 0 {
             self.tree.note_detour(self.level, self.reader);
         }
-        let blocks = self.tree.meta.levels.get(self.level).map_or(0, |level| level.counts.blocks);
-        let share = blocks as f64 / total_entries.max(1) as f64;
-        // The first block is entered somewhere; behind it come the blocks that hold the entries.
-        let wanted = 1 + (entries as f64 * share).round() as usize;
-        let first = self.find(self.level, target).ok().flatten();
-        let walk = std::iter::successors(first, |at| at.clone().step(forward).ok().flatten());
-        ptrs.extend(walk.take(wanted.min(BLOCKS_AHEAD)).filter_map(|at| at.ptr().ok()));
+        let Some(first) = self.find(self.level, target).ok().flatten() else { return };
+        ptrs.extend(first.ptr().ok());
+        let more = expected.blocks(self.tree, self.level).min(BLOCKS_AHEAD - 1);
+        let mut next = (more > 0).then(|| first.clone());
+        for _ in 0..more {
+            // Before a block that begins below the end of a walk back there is nothing.
+            next = next.filter(|at| forward || !at.is_beyond(expected.end, forward));
+            next = next.and_then(|at| at.step(forward).ok().flatten());
+            next = next.filter(|at| !forward || !at.is_beyond(expected.end, forward));
+            let Some(at) = &next else { break };
+            ptrs.extend(at.ptr().ok());
+        }
+        // Back from consumed keys the walk may begin at another fence.
+        self.first = Some(first).filter(|_| forward || self.gone.is_none());
     }
 
     /// Data entries of the cursor's level.
     pub(crate) fn data_entries(&self) -> u64 {
         let level = self.tree.meta.levels.get(self.level);
         level.map_or(0, |level| level.counts.data_entries())
+    }
+
+    /// Whether it is known where the first search leads.
+    pub(crate) const fn knows_first(&self) -> bool {
+        self.first.is_some()
     }
 
     /// The reader of the level's blocks.
@@ -114,6 +161,9 @@ impl<'a> DataCursor<'a> {
 
     /// Moves to the first data entry at or behind (`key`, `seq`).
     pub(crate) fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
+        if let Some(first) = self.first.take() {
+            return self.enter_through(Some(first), key, seq);
+        }
         if let Some(range) = self.consumed_at(key) {
             self.at = None;
             return range.end.map_or(Ok(()), |end| self.enter_at(end, Seq::MAX));
@@ -122,7 +172,17 @@ impl<'a> DataCursor<'a> {
     }
 
     fn enter_at(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
-        let Some((fence, block)) = self.enter(Target::At(key, seq))? else { return Ok(()) };
+        self.enter_through(None, key, seq)
+    }
+
+    /// The same, where the fence may be known.
+    fn enter_through(
+        &mut self,
+        fence: Option<FenceCursor<'a>>,
+        key: &[u8],
+        seq: Seq,
+    ) -> CursorResult<()> {
+        let Some((fence, block)) = self.enter(fence, Target::At(key, seq))? else { return Ok(()) };
         let index = block.view().lower_bound(key, seq);
         let index = index.map_err(|error| self.damaged(&fence, &error))?;
         self.seek_entry(fence, block, Some(index), true)
@@ -146,12 +206,13 @@ impl<'a> DataCursor<'a> {
     }
 
     fn enter_before(&mut self, before: Option<(&[u8], Seq)>) -> CursorResult<()> {
+        let first = self.first.take();
         if before.is_some_and(|(key, _)| self.floor.is_some_and(|floor| key <= floor)) {
             self.at = None;
             return Ok(());
         }
         let target = before.map_or(Target::Last, |(key, seq)| Target::Before(key, seq));
-        let Some((fence, block)) = self.enter(target)? else { return Ok(()) };
+        let Some((fence, block)) = self.enter(first, target)? else { return Ok(()) };
         let bound = match before {
             Some((key, seq)) => block.view().lower_bound(key, seq),
             None => Ok(block.view().len()),
@@ -162,11 +223,17 @@ impl<'a> DataCursor<'a> {
 
     fn enter(
         &mut self,
+        known: Option<FenceCursor<'a>>,
         target: Target<'_>,
     ) -> CursorResult<Option<(FenceCursor<'a>, Arc<CachedBlock>)>> {
         self.at = None;
-        let fence = self.find(self.level, target);
-        let fence = fence.map_err(|error| self.unreadable_above(target, error))?;
+        let fence = match known {
+            Some(known) => Some(known),
+            None => {
+                let fence = self.find(self.level, target);
+                fence.map_err(|error| self.unreadable_above(target, error))?
+            }
+        };
         let Some(fence) = fence else { return Ok(None) };
         let block = self.load(&fence)?;
         Ok(Some((fence, block)))
@@ -183,6 +250,27 @@ impl<'a> DataCursor<'a> {
         let view = block.view();
         let entry = view.entry(*index).map_err(|error| self.damaged(fence, &error))?;
         Ok(Some((view.prefix(), entry)))
+    }
+
+    /// Moves to the next entry if it is in the same block and certainly one of the level's data;
+    /// returns the length of the block's common prefix, the rest of the key, and the number. Else
+    /// the cursor stays where it is.
+    #[inline]
+    pub(crate) fn step_within(&mut self, forward: bool) -> Option<(usize, &[u8], Seq)> {
+        let (_, block, index) = self.at.as_mut()?;
+        let is_whole = self.gone.is_none()
+            || matches!(&self.looked, Some((looked, false)) if Arc::ptr_eq(looked, block));
+        let next = if forward { index.checked_add(1) } else { index.checked_sub(1) }?;
+        let view = block.view();
+        if !is_whole || next >= view.len() {
+            return None;
+        }
+        let (kind, suffix, seq) = view.entry_key(next).ok()?;
+        if kind == Kind::Fence {
+            return None;
+        }
+        *index = next;
+        Some((view.prefix().len(), suffix, seq))
     }
 
     /// Moves one data entry on.
@@ -225,7 +313,7 @@ impl<'a> DataCursor<'a> {
                 }
                 index = if forward { Some(candidate + 1) } else { candidate.checked_sub(1) };
             }
-            let here = fence.owned()?;
+            let here = fence.key()?;
             let moved = if forward { fence.next() } else { fence.previous() };
             let unreadable = |error| self.unreadable_fences(&here, self.level, error, forward);
             match moved.map_err(unreadable)? {
@@ -235,6 +323,7 @@ impl<'a> DataCursor<'a> {
             if let Some(range) = self.gone_block(&fence, &here, forward)? {
                 return self.pass(range, forward);
             }
+            self.read_ahead(&fence, forward);
             block = self.load(&fence)?;
             index = if forward { Some(0) } else { block.view().len().checked_sub(1) };
         }
@@ -257,11 +346,11 @@ impl<'a> DataCursor<'a> {
     fn gone_block(
         &self,
         fence: &FenceCursor<'a>,
-        here: &OwnedFence,
+        here: &FenceKey,
         forward: bool,
     ) -> CursorResult<Option<KeyRange<'a>>> {
         let Some(gone) = self.gone else { return Ok(None) };
-        let moved = fence.owned()?;
+        let moved = fence.key()?;
         let range = gone.at(&moved.key);
         if forward {
             return Ok(range);
@@ -282,8 +371,51 @@ impl<'a> DataCursor<'a> {
         }
     }
 
-    fn load(&self, fence: &FenceCursor<'a>) -> CursorResult<Arc<CachedBlock>> {
+    /// Before the walk goes on to a block that has to be read: reads the neighbours behind it too,
+    /// as many as the walk has entered so far. So at most half of what is read is not used.
+    fn read_ahead(&mut self, fence: &FenceCursor<'a>, forward: bool) {
+        let Ok(ptr) = fence.ptr() else { return };
+        if self.entered < 2 || self.held.has(&ptr) || self.reader.is_cached(&ptr) {
+            return;
+        }
+        let (mut ptrs, mut next) = (vec![ptr], Some(fence.clone()));
+        let mut last = ptr;
+        while ptrs.len() <= self.entered.min(BLOCKS_TOGETHER - 1) {
+            next = next.and_then(|at| at.step(forward).ok().flatten());
+            let Some(ptr) = next.as_ref().and_then(|at| at.ptr().ok()) else { break };
+            let (before, behind) = if forward { (last, ptr) } else { (ptr, last) };
+            if before.offset() + before.bytes() as u64 != behind.offset() {
+                break;
+            }
+            ptrs.push(ptr);
+            last = ptr;
+        }
+        self.reader.read_ahead(&ptrs, &mut self.held);
+    }
+
+    fn load(&mut self, fence: &FenceCursor<'a>) -> CursorResult<Arc<CachedBlock>> {
+        self.entered += 1;
+        if let Ok(ptr) = fence.ptr()
+            && let Some(block) = self.held.take(&ptr)
+        {
+            return Ok(block);
+        }
         fence.load().map_err(|error| self.unreadable(fence, error))
+    }
+
+    /// Hands the cursor a block that it will read.
+    pub(crate) fn hold(&mut self, ptr: BlockPtr, block: Arc<CachedBlock>) {
+        self.held.put(ptr, block);
+    }
+
+    /// Adds the block that the cursor stands in, and those that it has not read, to `held`.
+    pub(crate) fn release(self, held: &mut HeldBlocks) {
+        held.extend(self.held);
+        if let Some((fence, block, _)) = self.at
+            && let Ok(ptr) = fence.ptr()
+        {
+            held.put(ptr, block);
+        }
     }
 
     fn damaged(&self, fence: &FenceCursor<'a>, error: &esker_format::DecodeError) -> Unreadable {
@@ -295,9 +427,9 @@ impl<'a> DataCursor<'a> {
 
     /// The keys that only the block behind `fence` could answer.
     fn unreadable(&self, fence: &FenceCursor<'a>, error: Error) -> Unreadable {
-        let Ok(here) = fence.owned() else { return Unreadable::from(error) };
+        let Ok(here) = fence.key() else { return Unreadable::from(error) };
         let to = match fence.clone().next() {
-            Ok(next) => next.and_then(|next| next.owned().ok()).map(OwnedFence::first_whole_key),
+            Ok(next) => next.and_then(|next| next.key().ok()).map(FenceKey::first_whole_key),
             // Damage further up is between here and there: the unreadable range ends behind that.
             Err(error) => self.unreadable_fences(&here, fence.level, error, true).to,
         };
@@ -321,7 +453,7 @@ impl<'a> DataCursor<'a> {
     /// reach.
     fn unreadable_fences(
         &self,
-        here: &OwnedFence,
+        here: &FenceKey,
         level: usize,
         error: Error,
         forward: bool,

@@ -1,16 +1,19 @@
 //! What is on the device, and how it is read: one tree of blocks and fences.
 //!
 //! Reading order: [`fence_index`] and [`tree`] (a tree and how it is entered), [`lookup`] (a key),
-//! [`cursor`] and [`data_cursor`] (entries in key order, both ways), [`consumed`] (key ranges that
-//! a run no longer has), [`walk`] (everything that a durable state refers to), [`opener`] (opening
-//! trees beside those of an older opening).
+//! [`cursor`] and [`data_cursor`] (entries in key order, both ways), [`held_blocks`] (blocks that a
+//! scan reads again), `tournament` (which of several sources is first), [`consumed`] (key ranges
+//! that a run no longer has), [`walk`] (everything that a durable state refers to), [`opener`]
+//! (opening trees beside those of an older opening).
 
 pub mod consumed;
 pub mod cursor;
 pub mod data_cursor;
 pub mod fence_index;
+pub mod held_blocks;
 mod load_fences;
 pub mod lookup;
 pub mod opener;
+pub(crate) mod tournament;
 pub mod tree;
 pub mod walk;

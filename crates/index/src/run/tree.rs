@@ -27,6 +27,7 @@ use esker_substrate::sync::Mutex;
 use esker_substrate::sync::atomic::AtomicU64;
 
 use crate::run::fence_index::{Account, FenceIndex, KeyedFence, keyed};
+use crate::run::held_blocks::HeldBlocks;
 
 /// The means of reading a keyspace's blocks.
 #[derive(Clone, Debug)]
@@ -60,6 +61,13 @@ impl BlockReader {
     /// Has the device begin to read blocks that are wanted soon.
     pub(crate) fn announce(&self, ptrs: &[BlockPtr]) {
         self.blocks.announce(ptrs, Purpose::User);
+    }
+
+    /// Reads neighbours among blocks that are wanted soon, and keeps them; has the device begin
+    /// with the others.
+    pub(crate) fn read_ahead(&self, ptrs: &[BlockPtr], held: &mut HeldBlocks) {
+        let keep = |ptr: &BlockPtr, block| held.put(*ptr, block);
+        self.blocks.read_ahead(self.keyspace, ptrs, Purpose::User, keep);
     }
 
     /// Names the place of damage that a view found inside a block.

@@ -36,7 +36,8 @@ use crate::fdtree::Sizes;
 use crate::lsm::Compaction;
 use crate::read::operands::{BoxError, MergeOperator, Operator};
 use crate::{
-    BackgroundJob, CheckSink, Env, Index, IndexKind, Options, ScanRequest, Scheme, Step, Work,
+    BackgroundJob, CheckSink, Env, HeldBlocks, Index, IndexKind, Options, ScanRequest, Scheme,
+    Step, Work,
 };
 
 /// Key and number, newest first.
@@ -44,7 +45,9 @@ type Version = (Vec<u8>, Reverse<u64>);
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn here(entries: Vec<(Vec<u8>, Value)>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+fn here(
+    entries: impl IntoIterator<Item = (Vec<u8>, Value)>,
+) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     entries.into_iter().filter_map(|(key, value)| Some((key, value.here()?)))
 }
 type Range = (Vec<u8>, Option<Vec<u8>>);
@@ -356,6 +359,7 @@ impl Subject {
     fn scan_around_damage(&self, seq: u64, reverse: bool) -> (Entries, Vec<Range>) {
         let (mut lower, mut upper) = (Bound::Unbounded, Bound::Unbounded);
         let (mut all, mut ranges) = (Vec::new(), Vec::new());
+        let mut held = HeldBlocks::default();
         loop {
             let request = ScanRequest {
                 at: self.at(seq),
@@ -366,7 +370,7 @@ impl Subject {
                 bytes_max: 1 << 20,
                 skip_damaged: true,
             };
-            let found = self.tree.scan(&request).unwrap();
+            let found = self.tree.scan_on(&request, &mut held).unwrap();
             all.extend(here(found.entries));
             ranges.extend(found.damaged.into_iter().map(|range| (range.from, range.to)));
             match found.resume {
@@ -448,7 +452,7 @@ impl Subject {
     ) -> Entries {
         self.give_operator(true);
         let (mut lower, mut upper) = (bounds.0.map(<[u8]>::to_vec), bounds.1.map(<[u8]>::to_vec));
-        let mut all = Vec::new();
+        let (mut all, mut held) = (Vec::new(), HeldBlocks::default());
         loop {
             let request = ScanRequest {
                 at: self.at(seq),
@@ -459,7 +463,7 @@ impl Subject {
                 bytes_max: 1 << 20,
                 skip_damaged: false,
             };
-            let found = self.tree.scan(&request).unwrap();
+            let found = self.tree.scan_on(&request, &mut held).unwrap();
             assert!(found.entries.len() <= batch);
             all.extend(here(found.entries));
             match found.resume {

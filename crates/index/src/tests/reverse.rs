@@ -7,7 +7,7 @@ use esker_substrate::planted::{self, Bug};
 use proptest::prelude::*;
 
 use super::model::config;
-use super::{Ask, BackgroundJob, Entries, ScanRequest, Step, Subject, here, options};
+use super::{Ask, BackgroundJob, Entries, HeldBlocks, ScanRequest, Step, Subject, here, options};
 
 /// Entries of each scan.
 const ENTRIES: usize = 4;
@@ -100,6 +100,7 @@ fn key(number: u16) -> Vec<u8> {
 
 fn scan(subject: &Subject, from: Bound<&[u8]>, reverse: bool) -> Entries {
     let (mut all, mut bound) = (Vec::new(), from.map(<[u8]>::to_vec));
+    let mut held = HeldBlocks::default();
     while all.len() < ENTRIES {
         let start = bound.as_ref().map(Vec::as_slice);
         let request = ScanRequest {
@@ -111,7 +112,7 @@ fn scan(subject: &Subject, from: Bound<&[u8]>, reverse: bool) -> Entries {
             bytes_max: 1 << 20,
             skip_damaged: false,
         };
-        let found = subject.tree.scan(&request).unwrap();
+        let found = subject.tree.scan_on(&request, &mut held).unwrap();
         all.extend(here(found.entries));
         match found.resume {
             None => break,

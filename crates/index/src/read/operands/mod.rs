@@ -26,8 +26,7 @@ use std::sync::Arc;
 
 use esker_format::VALUE_BYTES_MAX;
 use esker_format::backup::checksum;
-use esker_format::data::{BlobOperand, Data, DataBuf, Value};
-use esker_format::ids::Moment;
+use esker_format::data::{BlobOperand, Data, Value};
 use esker_format::value_ref::LARGE_VALUE_BYTES_MAX;
 use esker_substrate::error::{Error, Result};
 
@@ -157,12 +156,9 @@ impl<'a> Stack<'a> {
         Some(self.onto(data))
     }
 
-    /// The same for copied data.
-    pub(crate) fn push_owned(&mut self, data: DataBuf) -> Option<Result<Option<Value>>> {
-        if self.operand.is_none() && !data.as_data().is_operand() {
-            return Some(Ok(data.into_value(|| Moment(0))));
-        }
-        self.push(data.as_data())
+    /// Whether no operand has been found.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.operand.is_none()
     }
 
     fn push_operand(&mut self, older: &[u8]) -> Result<()> {

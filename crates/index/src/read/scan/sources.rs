@@ -14,6 +14,7 @@ use crate::read::operands::Operator;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::run::consumed::Consumed;
 use crate::run::data_cursor::{CursorResult, DataCursor};
+use crate::run::held_blocks::HeldBlocks;
 use crate::run::tree::{BlockReader, Tree};
 
 /// One run of versions, newest run first in the list of sources.
@@ -30,10 +31,9 @@ pub struct Source<'a> {
     pub(super) key: Vec<u8>,
     /// The key's first bytes as a number: most comparisons need no more.
     pub(super) head: u64,
+    /// The number of the current version.
+    pub(super) seq: Seq,
 }
-
-/// Sequence number and data.
-pub(super) type Version<'v> = (Seq, Data<'v>);
 
 enum Run<'a> {
     Memory {
@@ -61,7 +61,7 @@ impl<'a> Source<'a> {
 
     const fn standing_nowhere(run: Run<'a>) -> Self {
         let (has_key, is_bound, is_missed) = (false, false, false);
-        Self { run, has_key, is_bound, is_missed, key: Vec::new(), head: 0 }
+        Self { run, has_key, is_bound, is_missed, key: Vec::new(), head: 0, seq: Seq(0) }
     }
 
     /// The run's current key, if it has one.
@@ -69,8 +69,20 @@ impl<'a> Source<'a> {
         self.has_key.then_some(self.key.as_slice())
     }
 
+    #[inline]
     pub(super) fn is_on(&self, head: u64, key: &[u8]) -> bool {
         self.has_key && self.head == head && self.key == key
+    }
+
+    /// A number that is less for keys that come first in a scan; of equal ranks,
+    /// [`compare`](Self::compare) decides.
+    #[inline]
+    pub(super) const fn rank(&self, reverse: bool) -> u64 {
+        match (self.has_key, reverse) {
+            (true, false) => self.head,
+            (true, true) => !self.head,
+            (false, _) => u64::MAX,
+        }
     }
 
     /// Keys in scan order, bounds before keys: runs without a current key are last.
@@ -92,6 +104,20 @@ impl<'a> Source<'a> {
         }
     }
 
+    pub(super) const fn cursor_mut(&mut self) -> Option<&mut DataCursor<'a>> {
+        match &mut self.run {
+            Run::Level(cursor) => Some(cursor),
+            Run::Memory { .. } => None,
+        }
+    }
+
+    /// Puts the blocks that the source has in memory into `held`.
+    pub(super) fn release(self, held: &mut HeldBlocks) {
+        if let Run::Level(cursor) = self.run {
+            cursor.release(held);
+        }
+    }
+
     pub(super) fn seek(&mut self, key: &[u8], seq: Seq) -> CursorResult<()> {
         match &mut self.run {
             Run::Memory { leaves, at, passed } => {
@@ -102,7 +128,9 @@ impl<'a> Source<'a> {
                 };
             }
             Run::Level(cursor) => {
-                if let Some(gone) = cursor.consumed_at(key) {
+                if !cursor.knows_first()
+                    && let Some(gone) = cursor.consumed_at(key)
+                {
                     self.wait_at(gone.end);
                     return Ok(());
                 }
@@ -145,36 +173,52 @@ impl<'a> Source<'a> {
             Run::Memory { at, .. } => {
                 *at = at.take().and_then(|at| if reverse { at.prev() } else { at.next() });
             }
-            Run::Level(cursor) if reverse => cursor.previous()?,
-            Run::Level(cursor) => cursor.next()?,
+            Run::Level(cursor) => {
+                if let Some((prefix_len, suffix, seq)) = cursor.step_within(!reverse) {
+                    // The block's common prefix is that of the entry before.
+                    self.key.truncate(prefix_len);
+                    self.key.extend_from_slice(suffix);
+                    (self.head, self.seq) = (key::long_head(&self.key), seq);
+                    return Ok(());
+                }
+                if reverse {
+                    cursor.previous()?;
+                } else {
+                    cursor.next()?;
+                }
+            }
         }
         self.note_key()
     }
 
     fn note_key(&mut self) -> CursorResult<()> {
         (self.has_key, self.is_bound) = (false, false);
-        let parts: Option<[&[u8]; 2]> = match &self.run {
+        let found: Option<([&[u8]; 2], Seq)> = match &self.run {
             Run::Memory { at, passed, .. } => {
                 let is_left = |key: &[u8]| passed.is_none_or(|passed| passed < key);
-                at.as_ref().filter(|at| is_left(at.key())).map(|at| [at.key(), &[]])
+                let at = at.as_ref().filter(|at| is_left(at.key()));
+                at.map(|at| ([at.key(), &[]], at.seq()))
             }
-            Run::Level(cursor) => cursor.current()?.map(|(prefix, entry)| [prefix, entry.suffix]),
+            Run::Level(cursor) => {
+                cursor.current()?.map(|(prefix, entry)| ([prefix, entry.suffix], entry.seq))
+            }
         };
-        if let Some(parts) = parts {
+        if let Some((parts, seq)) = found {
             self.key.clear();
             parts.iter().for_each(|part| self.key.extend_from_slice(part));
-            (self.has_key, self.head) = (true, key::long_head(&self.key));
+            (self.has_key, self.head, self.seq) = (true, key::long_head(&self.key), seq);
         }
         Ok(())
     }
 
-    /// The current version.
-    pub(super) fn version(&self) -> CursorResult<Option<Version<'_>>> {
+    /// The data of the current version.
+    pub(super) fn data(&self) -> CursorResult<Data<'_>> {
         Ok(match &self.run {
-            Run::Memory { at, .. } => at.as_ref().map(|at| (at.seq(), at.data())),
-            Run::Level(cursor) => cursor
-                .current()?
-                .map(|(_, entry)| (entry.seq, entry.payload.data().unwrap_or(Data::Delete))),
+            Run::Memory { at, .. } => at.as_ref().map_or(Data::Delete, |at| at.data()),
+            Run::Level(cursor) => {
+                let current = cursor.current()?;
+                current.and_then(|(_, entry)| entry.payload.data()).unwrap_or(Data::Delete)
+            }
         })
     }
 }
@@ -212,7 +256,7 @@ impl<'a> Sources<'a> {
         Self { reader, passed: false, floor: None, since: Seq(0), all: Vec::new() }
     }
 
-    /// One batch, whose reads for runs are noted in `heat`.
+    /// One batch, whose reads for runs are noted in `heat`; `held` has blocks of the batch before.
     ///
     /// # Errors
     /// The first unreadable block, unless damage is to be skipped.
@@ -222,8 +266,9 @@ impl<'a> Sources<'a> {
         removed: &RangeTombstones,
         operator: &Operator,
         heat: Option<&Heat>,
+        held: &mut HeldBlocks,
     ) -> Result<ScanBatch> {
-        let scan = Scan::new(request, self.all, removed, operator);
+        let scan = Scan::new(request, self.all, removed, operator, held);
         Scan { heat, ..scan }.run()
     }
 
@@ -237,7 +282,8 @@ impl<'a> Sources<'a> {
         changed: Changed<'_>,
     ) -> Result<ScanBatch> {
         let (removed, operator) = (RangeTombstones::default(), Operator::default());
-        let scan = Scan::new(request, self.all, &removed, &operator);
+        let mut held = HeldBlocks::default();
+        let scan = Scan::new(request, self.all, &removed, &operator, &mut held);
         Scan { changed: Some(changed), ..scan }.run()
     }
 

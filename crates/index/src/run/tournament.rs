@@ -1,36 +1,30 @@
-//! The order of a slice's sources: which one is first.
+//! The order of sorted sources: which one is first.
 //!
-//! A slice has up to two dozen sources, and a step moves one of them. The comparisons are kept in a
-//! tournament tree: after a step only the matches of the source that has moved are repeated, one
-//! for each doubling of the number of sources.
+//! A merge, or a scan, has up to two dozen sources, and a step moves one of them. The comparisons
+//! are kept in a tournament tree: after a step only the matches of the source that has moved are
+//! repeated, one for each doubling of the number of sources.
 //!
 //! Invariant: node `n` has the winner of its children `2n` and `2n + 1`; the leaf of source `s` is
 //! node `leaves + s`.
 //! Invariant: of equals the earlier source wins. Sources are the newest first.
 
-use esker_format::meta::{LEVELS_MAX, SORTED_RUNS_MAX};
-
 /// No source: beaten by every other.
-const NOBODY: u8 = u8::MAX;
-/// Most sources; a slice has all runs and levels at most.
-const SOURCES_MAX: usize = NOBODY as usize;
-const _: () = assert!(SORTED_RUNS_MAX + LEVELS_MAX < SOURCES_MAX, "a source is a byte");
+const NOBODY: usize = usize::MAX;
 
 /// The order of sources by their positions.
 #[derive(Debug)]
-pub(super) struct Order {
-    nodes: Vec<u8>,
+pub(crate) struct Tournament {
+    nodes: Vec<usize>,
     leaves: usize,
 }
 
-impl Order {
-    /// For this many sources, at most [`SOURCES_MAX`]; `beats` tells whether one is before another.
+impl Tournament {
+    /// For this many sources; `beats` tells whether one is before another.
     pub fn new(sources: usize, beats: impl Fn(usize, usize) -> bool) -> Self {
-        debug_assert!(sources <= SOURCES_MAX, "a source is a byte");
         let leaves = sources.next_power_of_two();
         let mut nodes = vec![NOBODY; 2 * leaves];
         for (source, leaf) in nodes.iter_mut().skip(leaves).take(sources).enumerate() {
-            *leaf = source as u8;
+            *leaf = source;
         }
         let mut order = Self { nodes, leaves };
         for node in (1..leaves).rev() {
@@ -41,23 +35,32 @@ impl Order {
 
     /// The source that is first.
     pub fn first(&self) -> Option<usize> {
-        self.nodes.get(1).filter(|first| **first != NOBODY).map(|first| usize::from(*first))
+        self.nodes.get(1).copied().filter(|first| *first != NOBODY)
     }
 
     /// A source has moved.
+    #[inline]
     pub fn moved(&mut self, source: usize, beats: impl Fn(usize, usize) -> bool) {
-        let mut node = (self.leaves + source) / 2;
-        while node > 0 {
-            self.play(node, &beats);
+        let (mut node, mut winner) = (self.leaves + source, source);
+        while node > 1 {
+            let other = self.nodes.get(node ^ 1).copied().unwrap_or(NOBODY);
+            let is_later = node & 1 == 1;
+            let stays = other == NOBODY
+                || if is_later { beats(winner, other) } else { !beats(other, winner) };
+            if !stays {
+                winner = other;
+            }
             node /= 2;
+            if let Some(place) = self.nodes.get_mut(node) {
+                *place = winner;
+            }
         }
     }
 
     fn play(&mut self, node: usize, beats: &impl Fn(usize, usize) -> bool) {
         let child = |at: usize| self.nodes.get(at).copied().unwrap_or(NOBODY);
         let (earlier, later) = (child(2 * node), child(2 * node + 1));
-        let is_later = later != NOBODY
-            && (earlier == NOBODY || beats(usize::from(later), usize::from(earlier)));
+        let is_later = later != NOBODY && (earlier == NOBODY || beats(later, earlier));
         if let Some(winner) = self.nodes.get_mut(node) {
             *winner = if is_later { later } else { earlier };
         }
@@ -71,7 +74,7 @@ mod tests {
 
     #[test]
     fn without_sources_none_is_first() {
-        assert_eq!(Order::new(0, |_, _| unreachable!()).first(), None);
+        assert_eq!(Tournament::new(0, |_, _| unreachable!()).first(), None);
     }
 
     proptest! {
@@ -81,7 +84,7 @@ mod tests {
             mut at in proptest::collection::vec(0u8..8, 1..40),
             moves in proptest::collection::vec((any::<proptest::sample::Index>(), 0u8..8), 0..60),
         ) {
-            let mut order = Order::new(at.len(), |a, b| at[a] < at[b]);
+            let mut order = Tournament::new(at.len(), |a, b| at[a] < at[b]);
             let least = |at: &[u8]| at.iter().enumerate().min_by_key(|(_, v)| **v).map(|(s, _)| s);
             prop_assert_eq!(order.first(), least(&at));
             for (source, to) in moves {

@@ -1,0 +1,119 @@
+//! Blocks that a scan holds from one of its batches to the next: those that it stands in, and those
+//! that were read ahead. They are in memory only: no space of the data file is kept for them.
+//!
+//! A block is held under its pointer, which has its generation and checksum, so that what is held
+//! is the block that a later view leads to, or is not asked for.
+//!
+//! Invariant: pointers ascend by sector, and no two are equal.
+
+use std::sync::Arc;
+
+use esker_format::ptr::BlockPtr;
+use esker_substrate::cache::CachedBlock;
+
+/// Most bytes of blocks that are held between two batches.
+const BYTES_MAX: usize = 256 << 10;
+
+/// A set of blocks.
+#[derive(Debug, Default)]
+pub struct HeldBlocks {
+    blocks: Vec<(BlockPtr, Arc<CachedBlock>)>,
+}
+
+impl HeldBlocks {
+    fn find(&self, ptr: &BlockPtr) -> Result<usize, usize> {
+        self.blocks.binary_search_by_key(&ptr.sector, |(held, _)| held.sector)
+    }
+
+    /// Whether a block is held.
+    pub(crate) fn has(&self, ptr: &BlockPtr) -> bool {
+        let at = self.find(ptr).ok().and_then(|at| self.blocks.get(at));
+        at.is_some_and(|(held, _)| held == ptr)
+    }
+
+    /// Takes a block out.
+    pub(crate) fn take(&mut self, ptr: &BlockPtr) -> Option<Arc<CachedBlock>> {
+        let at = self.find(ptr).ok()?;
+        let is_same = self.blocks.get(at).is_some_and(|(held, _)| held == ptr);
+        is_same.then(|| self.blocks.remove(at).1)
+    }
+
+    /// Puts a block in; of two with the same place in the file, the later one stays.
+    pub(crate) fn put(&mut self, ptr: BlockPtr, block: Arc<CachedBlock>) {
+        match self.find(&ptr) {
+            Ok(at) => self.blocks.splice(at..=at, [(ptr, block)]).for_each(drop),
+            Err(at) => self.blocks.insert(at, (ptr, block)),
+        }
+    }
+
+    /// Puts all blocks of another set in.
+    pub(crate) fn extend(&mut self, other: Self) {
+        other.blocks.into_iter().for_each(|(ptr, block)| self.put(ptr, block));
+    }
+
+    /// Drops blocks until no more than `bytes_max`, and 256 KiB, are held.
+    pub(crate) fn limit(&mut self, bytes_max: u64) {
+        let mut room = usize::try_from(bytes_max).unwrap_or(usize::MAX).min(BYTES_MAX);
+        self.blocks.retain(|(_, block)| match room.checked_sub(block.len()) {
+            Some(left) => {
+                room = left;
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_format::block::{BlockBuilder, BlockIdentity, BlockLayout};
+    use esker_format::data::Data;
+    use esker_format::entry::Payload;
+    use esker_format::ids::{Generation, KeyspaceId, Seq, StoreId};
+
+    use super::*;
+
+    fn block(sector: u64, generation: u64) -> (BlockPtr, Arc<CachedBlock>) {
+        let generation = Generation(generation);
+        let (store, keyspace) = (StoreId(1), KeyspaceId(1));
+        let mut builder = BlockBuilder::new(4096);
+        builder.push(b"key", Seq(1), &Payload::of(Data::Put(b"value")));
+        let mut bytes = vec![0; 4096];
+        let identity = BlockIdentity { store, keyspace, sector, generation };
+        let crc = builder.finish(identity, &mut bytes).crc;
+        let layout = BlockLayout::parse(&bytes).unwrap();
+        (
+            BlockPtr { sector, sectors: 8, generation, crc },
+            Arc::new(CachedBlock::new(bytes.into(), layout)),
+        )
+    }
+
+    #[test]
+    fn a_block_of_another_generation_is_not_taken() {
+        let mut held = HeldBlocks::default();
+        let ((old, was), (new, is)) = (block(8, 1), block(8, 2));
+        held.put(old, was);
+        assert!(held.has(&old) && !held.has(&new));
+        assert!(held.take(&new).is_none());
+        held.put(new, is);
+        assert!(held.take(&old).is_none());
+        assert!(held.take(&new).is_some() && held.take(&new).is_none());
+    }
+
+    #[test]
+    fn no_more_is_held_than_allowed() {
+        let mut held = HeldBlocks::default();
+        for sector in (0..2_000).rev() {
+            let (ptr, block) = block(sector, 1);
+            held.put(ptr, block);
+        }
+        let bytes = |held: &HeldBlocks| held.blocks.iter().map(|(_, b)| b.len()).sum::<usize>();
+        held.limit(u64::MAX);
+        let len = held.blocks[0].1.len();
+        assert!(bytes(&held) <= BYTES_MAX && bytes(&held) + len > BYTES_MAX);
+        held.limit(3 * len as u64);
+        assert_eq!(held.blocks.len(), 3);
+        held.limit(0);
+        assert!(held.blocks.is_empty());
+    }
+}

@@ -1,0 +1,141 @@
+//! Blocks that are wanted soon: the device begins with them, and neighbours are one read.
+//!
+//! Invariant: a piece has neighbours only, in the order of the file.
+
+use std::sync::Arc;
+
+use esker_device::Purpose;
+use esker_format::ids::KeyspaceId;
+use esker_format::ptr::BlockPtr;
+
+use super::BlockStore;
+use crate::cache::CachedBlock;
+use crate::error::Result;
+
+/// Most bytes of one read.
+const READ_BYTES_MAX: usize = 64 << 10;
+
+/// Blocks that follow each other in the file.
+struct Piece {
+    ptrs: Vec<BlockPtr>,
+    bytes: usize,
+}
+
+impl Piece {
+    fn new(ptr: BlockPtr) -> Self {
+        Self { ptrs: vec![ptr], bytes: ptr.bytes() }
+    }
+
+    fn offset(&self) -> u64 {
+        self.ptrs.first().map_or(0, BlockPtr::offset)
+    }
+
+    /// Adds a block at either end; false if it is no neighbour.
+    fn add(&mut self, ptr: BlockPtr) -> bool {
+        if self.bytes + ptr.bytes() > READ_BYTES_MAX {
+            return false;
+        }
+        if self.offset() + self.bytes as u64 == ptr.offset() {
+            self.ptrs.push(ptr);
+        } else if ptr.offset() + ptr.bytes() as u64 == self.offset() {
+            self.ptrs.insert(0, ptr);
+        } else {
+            return false;
+        }
+        self.bytes += ptr.bytes();
+        true
+    }
+}
+
+impl BlockStore {
+    /// Has the device begin to read the blocks that are not in the cache, if it can: several that
+    /// are wanted soon come sooner together than one by one. Neighbours are to be neighbours in
+    /// `ptrs` too.
+    pub fn announce(&self, ptrs: &[BlockPtr], purpose: Purpose) {
+        self.announce_pieces(&self.missing(ptrs), purpose);
+    }
+
+    /// Reads neighbours among the blocks that are not in the cache, 64 KiB in a read at most, and
+    /// hands them to `keep`; has the device begin with the others. Blocks that cannot be read are
+    /// left out; reading them again returns the error.
+    pub fn read_ahead(
+        &self,
+        keyspace: KeyspaceId,
+        ptrs: &[BlockPtr],
+        purpose: Purpose,
+        mut keep: impl FnMut(&BlockPtr, Arc<CachedBlock>),
+    ) {
+        let pieces = self.missing(ptrs);
+        if pieces.len() > 1 {
+            self.announce_pieces(&pieces, purpose);
+        }
+        let mut buffer = Vec::new();
+        for piece in pieces.iter().filter(|piece| piece.ptrs.len() > 1) {
+            buffer.resize(piece.bytes, 0);
+            if self.file.read_at(piece.offset(), &mut buffer, purpose).is_err() {
+                continue;
+            }
+            let mut rest = buffer.as_slice();
+            for ptr in &piece.ptrs {
+                let Some((bytes, behind)) = rest.split_at_checked(ptr.bytes()) else { break };
+                rest = behind;
+                if let Ok(block) = self.verified(keyspace, ptr, bytes) {
+                    self.cache().insert(ptr, &block);
+                    keep(ptr, block);
+                }
+            }
+        }
+    }
+
+    fn verified(
+        &self,
+        keyspace: KeyspaceId,
+        ptr: &BlockPtr,
+        bytes: &[u8],
+    ) -> Result<Arc<CachedBlock>> {
+        let layout = self.verify(keyspace, ptr, bytes)?;
+        self.in_memory(ptr, bytes.into(), layout).map(Arc::new)
+    }
+
+    fn missing(&self, ptrs: &[BlockPtr]) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for ptr in ptrs.iter().filter(|ptr| !self.cache().contains(ptr)) {
+            if !pieces.last_mut().is_some_and(|last| last.add(*ptr)) {
+                pieces.push(Piece::new(*ptr));
+            }
+        }
+        pieces
+    }
+
+    fn announce_pieces(&self, pieces: &[Piece], purpose: Purpose) {
+        for piece in pieces {
+            self.file.announce(piece.offset(), piece.bytes as u64, purpose);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_format::ids::Generation;
+
+    use super::*;
+
+    #[test]
+    fn only_neighbours_are_one_piece_and_at_most_64_kib() {
+        let ptr = |unit: u64| BlockPtr {
+            sector: unit * 8,
+            sectors: 8,
+            generation: Generation(1),
+            crc: 0,
+        };
+        let mut up = Piece::new(ptr(100));
+        assert!(!up.add(ptr(102)) && !up.add(ptr(98)) && !up.add(ptr(100)));
+        assert!((101..116).all(|unit| up.add(ptr(unit))));
+        assert!(!up.add(ptr(116)) && !up.add(ptr(99)));
+        assert_eq!((up.offset(), up.bytes), (100 * 4096, READ_BYTES_MAX));
+        let mut down = Piece::new(ptr(100));
+        assert!((90..100).rev().all(|unit| down.add(ptr(unit))));
+        assert!(down.ptrs.is_sorted_by_key(|ptr| ptr.sector));
+        assert_eq!((down.offset(), down.bytes), (90 * 4096, 11 * 4096));
+    }
+}
