@@ -1,7 +1,7 @@
 //! Scans, from both ends.
 //!
 //! A range fetches batches under a short shared use of the tree. Between batches it holds only a
-//! registered sequence number, and copies of at most 256 KiB of blocks, so a loop body may write to
+//! registered sequence number, and copies of at most 256 KiB of blocks for each end, so a loop body may write to
 //! the same keyspace, or wait for an hour.
 //!
 //! Invariant: every key of the interval is in exactly one of: handed out, `front`, `rest`, `back`,
@@ -50,8 +50,9 @@ pub struct Range {
     rest: Option<Interval>,
     front: EntriesIter,
     back: EntriesIter,
-    /// Blocks in memory that the next batch begins with.
-    held: HeldBlocks,
+    /// Blocks in memory that the next batch of each end begins with.
+    held_front: HeldBlocks,
+    held_back: HeldBlocks,
     batch_entries: usize,
     /// The number of entries requested so far. The next batch is as large as all before it, so that
     /// at most half of what is read is not used.
@@ -193,7 +194,8 @@ impl Range {
             rest: Some(interval).filter(|interval| !interval.is_empty()),
             front: EntriesIter::default(),
             back: EntriesIter::default(),
-            held: HeldBlocks::default(),
+            held_front: HeldBlocks::default(),
+            held_back: HeldBlocks::default(),
             batch_entries: BATCH_ENTRIES_FIRST,
             fetched_entries: 0,
             skip_damaged: false,
@@ -257,9 +259,12 @@ impl Range {
     /// Fetches from one end until there is an entry or nothing is left.
     fn fetch(&mut self, reverse: bool) -> Result<()> {
         while let Some(rest) = &self.rest {
-            let mut held = std::mem::take(&mut self.held);
+            // The last batch of this end is empty, and its memory is not needed beside the next one.
+            *if reverse { &mut self.back } else { &mut self.front } = EntriesIter::default();
+            let mut held =
+                std::mem::take(if reverse { &mut self.held_back } else { &mut self.held_front });
             let batch = self.read_batch(rest, reverse, &mut held)?;
-            self.held = held;
+            *if reverse { &mut self.held_back } else { &mut self.held_front } = held;
             self.fetched_entries = self.fetched_entries.saturating_add(self.batch_entries);
             self.batch_entries = self.fetched_entries.min(BATCH_ENTRIES_MAX);
             for range in batch.damaged {
@@ -398,7 +403,7 @@ impl Range {
         self.rest = None;
         self.front = EntriesIter::default();
         self.back = EntriesIter::default();
-        self.held = HeldBlocks::default();
+        (self.held_front, self.held_back) = (HeldBlocks::default(), HeldBlocks::default());
     }
 }
 

@@ -159,6 +159,10 @@ impl Index {
     /// Those of [`Index::scan`].
     pub fn scan_on(&self, request: &ScanRequest<'_>, held: &mut HeldBlocks) -> Result<ScanBatch> {
         let _shared = self.share();
-        self.views.load().scan(&self.reader, request, &self.operator.load(), &self.heat, held)
+        let operator = self.operator.load();
+        let batch = self.views.load().scan(&self.reader, request, &operator, &self.heat, held);
+        held.count(&self.env.budget);
+        self.lend_to_cache();
+        batch
     }
 }

@@ -19,7 +19,6 @@ use esker_format::data::{Data, DataBuf};
 use esker_format::ids::Seq;
 use esker_format::ptr::BlockPtr;
 use esker_substrate::blocks::DATA_FILE;
-use esker_substrate::budget::Part;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Race};
 use esker_substrate::snapshots::At;
@@ -77,6 +76,9 @@ pub struct ScanBatch {
     /// the scan is complete.
     pub resume: Option<Bound<Vec<u8>>>,
 }
+
+/// The part of the memory budget that blocks may take which a batch reads before it needs them.
+const AHEAD_SHARE: u64 = 16;
 
 /// A batch looks at no more versions than this, so that a desert of tombstones does not hold the
 /// tree for long.
@@ -159,8 +161,6 @@ struct Scan<'r, 's> {
     heat: Option<&'r Heat>,
     /// Blocks of the batch before this one.
     held: &'r mut HeldBlocks,
-    /// Most bytes of blocks that are held for the next batch.
-    held_bytes_max: u64,
     entries: Entries,
     versions: usize,
     /// Backwards, the versions of the current key in one source from the last visible one on,
@@ -224,7 +224,6 @@ impl<'r, 's> Scan<'r, 's> {
             changed: None,
             heat: None,
             held,
-            held_bytes_max: 0,
             entries: Entries::expecting(request.entries_max),
             versions: 0,
             turned: Vec::new(),
@@ -272,8 +271,10 @@ impl<'r, 's> Scan<'r, 's> {
         }
         let (entries, damaged) = (self.entries, self.merge.damaged);
         if resume.is_some() {
-            self.merge.sources.into_iter().for_each(|source| source.release(self.held));
-            self.held.limit(self.held_bytes_max);
+            // Those that sources stand in come first: they are certain to be wanted.
+            let sources = self.merge.sources.into_iter();
+            let ahead: Vec<_> = sources.map(|source| source.release(self.held)).collect();
+            ahead.into_iter().for_each(|blocks| self.held.extend(blocks));
         }
         Ok(ScanBatch { entries, damaged, resume })
     }
@@ -334,11 +335,13 @@ impl<'r, 's> Scan<'r, 's> {
     /// device begin with the others at once, rather than one behind the other.
     fn read_ahead(&mut self) {
         let request = self.request;
-        let cursors = self.merge.sources.iter().filter_map(Source::cursor);
+        let cursors = || self.merge.sources.iter().filter_map(Source::cursor);
+        let memory = cursors().next().map_or(0, |cursor| cursor.reader().budget.total_bytes());
         let expected = Expected {
             entries: request.entries_max,
-            bytes: request.bytes_max,
-            total_entries: cursors.map(DataCursor::data_entries).sum(),
+            bytes: request.bytes_max.min((memory / AHEAD_SHARE) as usize),
+            total_entries: cursors().map(DataCursor::data_entries).sum(),
+            total_bytes: cursors().map(DataCursor::data_bytes).sum(),
             forward: !request.reverse,
             end: if request.reverse { request.lower } else { request.upper },
         };
@@ -351,12 +354,14 @@ impl<'r, 's> Scan<'r, 's> {
                 reader = Some(cursor.reader());
             }
             read_until.push(ptrs.len());
-            let is_read = |ptr: &BlockPtr| reader.is_some_and(|reader| !reader.is_cached(ptr));
+            let held = &*self.held;
+            let is_read = |ptr: &BlockPtr| {
+                !held.has(ptr) && reader.is_some_and(|reader| !reader.is_cached(ptr))
+            };
             source.is_missed = self.heat.is_some() && ptrs.get(first).is_some_and(is_read);
         }
         let Some(reader) = reader else { return };
-        self.held_bytes_max = reader.budget.room_bytes(Part::Cache);
-        let mut held = std::mem::take(self.held);
+        let mut held = self.held.take_all();
         let missing: Vec<_> = ptrs.iter().filter(|ptr| !held.has(ptr)).copied().collect();
         if missing.len() > 1 {
             reader.read_ahead(&missing, &mut held);

@@ -20,8 +20,9 @@ use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor, FenceKey, Target};
 use crate::run::held_blocks::HeldBlocks;
 use crate::run::tree::{BlockReader, Tree};
 
-/// Most neighbours that are one read.
+/// Most neighbours that are one read, and the part of the memory budget that they may take.
 const BLOCKS_TOGETHER: usize = 16;
+const TOGETHER_SHARE: u64 = 64;
 
 /// A position on a data entry of a level, or past its end.
 #[derive(Debug)]
@@ -38,8 +39,9 @@ pub struct DataCursor<'a> {
     first: Option<FenceCursor<'a>>,
     /// Blocks that are held already.
     held: HeldBlocks,
-    /// Blocks that the walk has entered so far.
+    /// Blocks that the walk has entered so far, and most that it is expected to enter.
     entered: usize,
+    expected: usize,
     /// The block that was looked into last, and whether it may hold any of these keys.
     looked: Option<(Arc<CachedBlock>, bool)>,
     at: Option<(FenceCursor<'a>, Arc<CachedBlock>, usize)>,
@@ -50,8 +52,9 @@ pub(crate) struct Expected<'k> {
     /// The entries and bytes that the walk takes at most.
     pub entries: usize,
     pub bytes: usize,
-    /// The entries of all levels.
+    /// The entries and bytes of all levels.
     pub total_entries: u64,
+    pub total_bytes: u64,
     pub forward: bool,
     /// The bound at which the walk ends.
     pub end: Bound<&'k [u8]>,
@@ -61,10 +64,9 @@ impl Expected<'_> {
     /// The blocks of a level that the walk will most likely read behind the first one.
     fn blocks(&self, tree: &Tree, level: usize) -> usize {
         let Some(counts) = tree.meta.levels.get(level).map(|level| &level.counts) else { return 0 };
-        let share = counts.blocks as f64 / self.total_entries.max(1) as f64;
-        let block_bytes = (counts.sectors * SECTOR_BYTES).checked_div(counts.blocks).unwrap_or(1);
-        let in_bytes = self.bytes / usize::try_from(block_bytes.max(1)).unwrap_or(usize::MAX);
-        ((self.entries as f64 * share).round() as usize).min(in_bytes)
+        let of_entries = self.entries as f64 / self.total_entries.max(1) as f64;
+        let of_bytes = self.bytes as f64 / self.total_bytes.max(1) as f64;
+        (counts.blocks as f64 * of_entries.min(of_bytes)).round() as usize
     }
 }
 
@@ -97,8 +99,9 @@ impl<'a> DataCursor<'a> {
         floor: Option<&'a [u8]>,
     ) -> Self {
         let held = HeldBlocks::default();
-        let (gone, first, entered, looked, at) = (None, None, 0, None, None);
-        Self { tree, reader, level, floor, gone, first, held, entered, looked, at }
+        let (gone, first, looked, at) = (None, None, None, None);
+        let (entered, expected) = (0, usize::MAX);
+        Self { tree, reader, level, floor, gone, first, held, entered, expected, looked, at }
     }
 
     /// The same in a level that has lost keys.
@@ -124,7 +127,10 @@ impl<'a> DataCursor<'a> {
         }
         let Some(first) = self.find(self.level, target).ok().flatten() else { return };
         ptrs.extend(first.ptr().ok());
-        let more = expected.blocks(self.tree, self.level).min(BLOCKS_AHEAD - 1);
+        let blocks = expected.blocks(self.tree, self.level);
+        // Levels are not mixed evenly.
+        self.expected = 2 * blocks + 1;
+        let more = blocks.min(BLOCKS_AHEAD - 1);
         let mut next = (more > 0).then(|| first.clone());
         for _ in 0..more {
             // Before a block that begins below the end of a walk back there is nothing.
@@ -142,6 +148,12 @@ impl<'a> DataCursor<'a> {
     pub(crate) fn data_entries(&self) -> u64 {
         let level = self.tree.meta.levels.get(self.level);
         level.map_or(0, |level| level.counts.data_entries())
+    }
+
+    /// Bytes of the cursor's level.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        let level = self.tree.meta.levels.get(self.level);
+        level.map_or(0, |level| level.counts.sectors * SECTOR_BYTES)
     }
 
     /// Whether it is known where the first search leads.
@@ -372,25 +384,34 @@ impl<'a> DataCursor<'a> {
     }
 
     /// Before the walk goes on to a block that has to be read: reads the neighbours behind it too,
-    /// as many as the walk has entered so far. So at most half of what is read is not used.
+    /// as many as the walk has entered so far, or is expected to enter still. So at most half of
+    /// what is read is not used.
     fn read_ahead(&mut self, fence: &FenceCursor<'a>, forward: bool) {
         let Ok(ptr) = fence.ptr() else { return };
         if self.entered < 2 || self.held.has(&ptr) || self.reader.is_cached(&ptr) {
             return;
         }
         let (mut ptrs, mut next) = (vec![ptr], Some(fence.clone()));
-        let mut last = ptr;
-        while ptrs.len() <= self.entered.min(BLOCKS_TOGETHER - 1) {
+        let (mut last, mut bytes) = (ptr, ptr.bytes() as u64);
+        let bytes_max = self.reader.budget.total_bytes() / TOGETHER_SHARE;
+        let more = self.entered.min(self.expected.saturating_sub(self.entered));
+        while ptrs.len() <= more.min(BLOCKS_TOGETHER - 1) {
             next = next.and_then(|at| at.step(forward).ok().flatten());
             let Some(ptr) = next.as_ref().and_then(|at| at.ptr().ok()) else { break };
             let (before, behind) = if forward { (last, ptr) } else { (ptr, last) };
             if before.offset() + before.bytes() as u64 != behind.offset() {
                 break;
             }
+            bytes += ptr.bytes() as u64;
+            if bytes > bytes_max {
+                break;
+            }
             ptrs.push(ptr);
             last = ptr;
         }
-        self.reader.read_ahead(&ptrs, &mut self.held);
+        if ptrs.len() > 1 {
+            self.reader.read_ahead(&ptrs, &mut self.held);
+        }
     }
 
     fn load(&mut self, fence: &FenceCursor<'a>) -> CursorResult<Arc<CachedBlock>> {
@@ -408,14 +429,14 @@ impl<'a> DataCursor<'a> {
         self.held.put(ptr, block);
     }
 
-    /// Adds the block that the cursor stands in, and those that it has not read, to `held`.
-    pub(crate) fn release(self, held: &mut HeldBlocks) {
-        held.extend(self.held);
+    /// Adds the block that the cursor stands in to `held`. Returns those that it has not read.
+    pub(crate) fn release(self, held: &mut HeldBlocks) -> HeldBlocks {
         if let Some((fence, block, _)) = self.at
             && let Ok(ptr) = fence.ptr()
         {
             held.put(ptr, block);
         }
+        self.held
     }
 
     fn damaged(&self, fence: &FenceCursor<'a>, error: &esker_format::DecodeError) -> Unreadable {

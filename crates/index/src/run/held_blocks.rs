@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use esker_format::ptr::BlockPtr;
+use esker_substrate::budget::{Budget, Lease, Part};
 use esker_substrate::cache::CachedBlock;
 
 /// Most bytes of blocks that are held between two batches.
@@ -18,6 +19,8 @@ const BYTES_MAX: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub struct HeldBlocks {
     blocks: Vec<(BlockPtr, Arc<CachedBlock>)>,
+    /// Their memory between two batches.
+    lease: Option<Lease>,
 }
 
 impl HeldBlocks {
@@ -46,21 +49,36 @@ impl HeldBlocks {
         }
     }
 
-    /// Puts all blocks of another set in.
-    pub(crate) fn extend(&mut self, other: Self) {
-        other.blocks.into_iter().for_each(|(ptr, block)| self.put(ptr, block));
+    /// Takes all blocks out; their memory stays counted.
+    pub(crate) fn take_all(&mut self) -> Self {
+        Self { blocks: std::mem::take(&mut self.blocks), lease: None }
     }
 
-    /// Drops blocks until no more than `bytes_max`, and 256 KiB, are held.
-    pub(crate) fn limit(&mut self, bytes_max: u64) {
-        let mut room = usize::try_from(bytes_max).unwrap_or(usize::MAX).min(BYTES_MAX);
-        self.blocks.retain(|(_, block)| match room.checked_sub(block.len()) {
-            Some(left) => {
+    /// Puts blocks of another set in as long as no more than 256 KiB are held.
+    pub(crate) fn extend(&mut self, other: Self) {
+        let mut room = BYTES_MAX.saturating_sub(self.bytes());
+        for (ptr, block) in other.blocks {
+            if let Some(left) = room.checked_sub(block.len()) {
                 room = left;
-                true
+                self.put(ptr, block);
             }
-            None => false,
-        });
+        }
+    }
+
+    /// Counts the memory of the blocks as the cache's; drops them if it has too little.
+    pub(crate) fn count(&mut self, budget: &Arc<Budget>) {
+        self.lease = None;
+        let bytes = self.bytes() as u64;
+        if bytes > 0 {
+            self.lease = budget.try_lease(Part::Cache, bytes);
+        }
+        if self.lease.is_none() {
+            self.blocks = Vec::new();
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.blocks.iter().map(|(_, block)| block.len()).sum()
     }
 }
 
@@ -101,19 +119,24 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_held_than_allowed() {
-        let mut held = HeldBlocks::default();
+    fn no_more_is_held_than_256_kib_and_the_budget_counts_it() {
+        let (mut held, mut more) = (HeldBlocks::default(), HeldBlocks::default());
         for sector in (0..2_000).rev() {
             let (ptr, block) = block(sector, 1);
-            held.put(ptr, block);
+            more.put(ptr, block);
         }
-        let bytes = |held: &HeldBlocks| held.blocks.iter().map(|(_, b)| b.len()).sum::<usize>();
-        held.limit(u64::MAX);
-        let len = held.blocks[0].1.len();
-        assert!(bytes(&held) <= BYTES_MAX && bytes(&held) + len > BYTES_MAX);
-        held.limit(3 * len as u64);
-        assert_eq!(held.blocks.len(), 3);
-        held.limit(0);
-        assert!(held.blocks.is_empty());
+        held.extend(more);
+        let bytes = held.bytes() as u64;
+        assert!(held.bytes() <= BYTES_MAX && held.bytes() + 4096 > BYTES_MAX);
+        let budget = Arc::new(Budget::new(2 * BYTES_MAX as u64));
+        held.count(&budget);
+        assert_eq!(budget.used_bytes(Part::Cache), bytes);
+        let taken = held.take_all();
+        assert_eq!((taken.bytes() as u64, budget.used_bytes(Part::Cache)), (bytes, bytes));
+        held.extend(taken);
+        let other = budget.lease(Part::Memtables, 2 * BYTES_MAX as u64);
+        held.count(&budget);
+        assert!(held.blocks.is_empty() && budget.used_bytes(Part::Cache) == 0);
+        drop(other);
     }
 }

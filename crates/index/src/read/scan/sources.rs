@@ -111,10 +111,12 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Puts the blocks that the source has in memory into `held`.
-    pub(super) fn release(self, held: &mut HeldBlocks) {
-        if let Run::Level(cursor) = self.run {
-            cursor.release(held);
+    /// Puts the block that the source stands in into `held`. Returns the others that it has in
+    /// memory.
+    pub(super) fn release(self, held: &mut HeldBlocks) -> HeldBlocks {
+        match self.run {
+            Run::Level(cursor) => cursor.release(held),
+            Run::Memory { .. } => HeldBlocks::default(),
         }
     }
 
