@@ -1,22 +1,26 @@
-//! The entries of a batch: keys and values, back to back in one buffer.
+//! The entries of a batch: keys and values, back to back in pieces of 16 KiB.
 //!
-//! An entry is copied once, from its block to the buffer. What a caller takes is copied out of it,
-//! so that memory is requested for one entry at a time.
+//! An entry is copied once, from its block to the pieces. What a caller takes is copied out of
+//! them, so that memory is requested for one entry at a time. A piece is never moved: a batch
+//! takes no more memory than its bytes and one piece. The pieces of what was taken are freed.
 //!
 //! Invariant: the places ascend; an entry begins where the one before it ends.
+//! Invariant: all pieces but the last one have 16 KiB, until they are freed.
 
 use std::ops::Range;
 
 use esker_format::data::{BlobOperand, Data, Value};
 
-/// Most entries, and most bytes, that memory is requested for before they are there.
+/// Most entries that memory is requested for before they are there.
 const RESERVED_MAX: usize = 128;
-const RESERVED_BYTES_MAX: usize = 16 << 10;
+const PIECE_BYTES: usize = 16 << 10;
 
 /// Keys and values, or the blobs' references, in the direction of the scan.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
-    bytes: Vec<u8>,
+    pieces: Vec<Vec<u8>>,
+    /// Bytes of all pieces.
+    bytes: usize,
     places: Vec<Place>,
     /// The number of entries that memory is requested for with the first one.
     expected: usize,
@@ -55,13 +59,17 @@ impl Entries {
     /// Bytes of all keys and values.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes
     }
 
-    /// Requests memory for `entries` like the first one, which is added next, and 16 KiB at most.
+    /// Requests memory for `entries` like the first one, which is added next, and one piece at
+    /// most.
     fn reserve(&mut self, entries: usize, entry_bytes: usize) {
         self.places.reserve(entries);
-        self.bytes.reserve(entries.saturating_mul(entry_bytes).min(RESERVED_BYTES_MAX));
+        if self.pieces.is_empty() {
+            let bytes = entries.saturating_mul(entry_bytes).min(PIECE_BYTES);
+            self.pieces.push(Vec::with_capacity(bytes));
+        }
     }
 
     /// No entries yet, and about so many later.
@@ -76,9 +84,9 @@ impl Entries {
         if self.places.is_empty() {
             self.reserve(self.expected, key.len() + value.len());
         }
-        let key_end = self.put_key(key);
-        self.bytes.extend_from_slice(value);
-        self.places.push(Place { key_end, end: self.bytes.len(), form });
+        let key_end = self.append(key);
+        let end = self.append(value);
+        self.places.push(Place { key_end, end, form });
     }
 
     /// Adds a key with a value of its own.
@@ -87,34 +95,90 @@ impl Entries {
             Value::Inline(value) => self.push(key, Data::Put(value)),
             Value::Blob(content) => self.push(key, Data::Reference(content)),
             Value::Operand(onto) => {
-                let key_end = self.put_key(key);
-                self.bytes.extend_from_slice(&onto.content);
-                let form = Form::Operand(self.bytes.len());
-                self.bytes.extend_from_slice(&onto.operand);
-                self.places.push(Place { key_end, end: self.bytes.len(), form });
+                let key_end = self.append(key);
+                let form = Form::Operand(self.append(&onto.content));
+                let end = self.append(&onto.operand);
+                self.places.push(Place { key_end, end, form });
             }
         }
     }
 
-    fn put_key(&mut self, key: &[u8]) -> usize {
-        self.bytes.extend_from_slice(key);
-        self.bytes.len()
+    /// Adds bytes behind the others; returns where they end.
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> usize {
+        match self.pieces.last_mut() {
+            Some(last) if last.len() + bytes.len() <= last.capacity().min(PIECE_BYTES) => {
+                last.extend_from_slice(bytes);
+            }
+            _ => self.append_in_parts(bytes),
+        }
+        self.bytes += bytes.len();
+        self.bytes
+    }
+
+    fn append_in_parts(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = self.pieces.last().map_or(0, |last| PIECE_BYTES.saturating_sub(last.len()));
+            match self.pieces.last_mut() {
+                Some(last) if room > 0 => {
+                    let (part, rest) = bytes.split_at(room.min(bytes.len()));
+                    if last.capacity() < PIECE_BYTES {
+                        last.reserve_exact(room);
+                    }
+                    last.extend_from_slice(part);
+                    bytes = rest;
+                }
+                _ => self.pieces.push(Vec::with_capacity(PIECE_BYTES)),
+            }
+        }
     }
 
     /// Takes back what was added behind the first `len` entries.
     pub(super) fn truncate(&mut self, len: usize) {
         self.places.truncate(len);
-        self.bytes.truncate(self.places.last().map_or(0, |last| last.end));
+        self.bytes = self.places.last().map_or(0, |last| last.end);
+        self.pieces.truncate(self.bytes.div_ceil(PIECE_BYTES).max(1));
+        let before = self.pieces.len().saturating_sub(1) * PIECE_BYTES;
+        if let Some(last) = self.pieces.last_mut() {
+            last.truncate(self.bytes.saturating_sub(before));
+        }
     }
 
+    #[inline]
     fn slice(&self, from: usize, to: usize) -> Vec<u8> {
-        self.bytes.get(from..to).unwrap_or_default().to_vec()
+        let (mut bytes, mut at) = (Vec::with_capacity(to.saturating_sub(from)), from);
+        while at < to {
+            let piece = self.pieces.get(at / PIECE_BYTES).map_or(&[][..], Vec::as_slice);
+            let begin = at % PIECE_BYTES;
+            let end = piece.len().min(begin + (to - at));
+            let Some(part) = piece.get(begin..end).filter(|part| !part.is_empty()) else { break };
+            bytes.extend_from_slice(part);
+            at += part.len();
+        }
+        bytes
+    }
+
+    /// Where an entry begins.
+    fn begin(&self, index: usize) -> usize {
+        let before = index.checked_sub(1).and_then(|before| self.places.get(before));
+        before.map_or(0, |before| before.end)
+    }
+
+    /// Where an entry ends.
+    fn end(&self, index: usize) -> usize {
+        self.places.get(index).map_or(self.bytes, |place| place.end)
+    }
+
+    /// Frees pieces, of which no entry is wanted any more.
+    fn free(&mut self, pieces: Range<usize>) {
+        for piece in self.pieces.get_mut(pieces).unwrap_or_default() {
+            *piece = Vec::new();
+        }
     }
 
     /// A copy of an entry.
     fn get(&self, index: usize) -> Option<(Vec<u8>, Value)> {
         let Place { key_end, end, form } = *self.places.get(index)?;
-        let before = index.checked_sub(1).and_then(|before| self.places.get(before));
         let value = match form {
             Form::Inline => Value::Inline(self.slice(key_end, end)),
             Form::Blob => Value::Blob(self.slice(key_end, end)),
@@ -123,7 +187,7 @@ impl Entries {
                 Value::Operand(Box::new(BlobOperand { content, operand }))
             }
         };
-        Some((self.slice(before.map_or(0, |before| before.end), key_end), value))
+        Some((self.slice(self.begin(index), key_end), value))
     }
 }
 
@@ -147,7 +211,13 @@ impl Iterator for IntoIter {
     type Item = (Vec<u8>, Value);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.entries.get(self.left.next()?)
+        let index = self.left.next()?;
+        let entry = self.entries.get(index);
+        let (begin, end) = (self.entries.begin(index), self.entries.end(index));
+        if begin / PIECE_BYTES != end / PIECE_BYTES {
+            self.entries.free(begin / PIECE_BYTES..end / PIECE_BYTES);
+        }
+        entry
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -157,7 +227,14 @@ impl Iterator for IntoIter {
 
 impl DoubleEndedIterator for IntoIter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.entries.get(self.left.next_back()?)
+        let index = self.left.next_back()?;
+        let entry = self.entries.get(index);
+        let first = self.entries.begin(index).div_ceil(PIECE_BYTES);
+        let behind = self.entries.end(index).div_ceil(PIECE_BYTES);
+        if first < behind {
+            self.entries.free(first..behind);
+        }
+        entry
     }
 }
 
@@ -197,5 +274,33 @@ mod tests {
         assert_eq!(left.next().as_ref(), all.first());
         assert_eq!(left.len(), 3);
         assert!(left.rev().eq(all[1..4].iter().rev().cloned()));
+    }
+
+    #[test]
+    fn a_batch_takes_its_bytes_and_one_piece_and_frees_what_is_taken() {
+        let entry = |number: usize| {
+            let len = [3, 100, 5_000, 40_000, 0][number % 5] + number;
+            (format!("key {number:03}").into_bytes(), Value::Inline(vec![number as u8; len]))
+        };
+        let mut entries = Entries::expecting(8);
+        (0..60).for_each(|number| {
+            let (key, value) = entry(number);
+            entries.push_value(&key, &value);
+        });
+        let taken = |entries: &Entries| entries.pieces.iter().map(Vec::capacity).sum::<usize>();
+        assert!(taken(&entries) < entries.bytes() + PIECE_BYTES);
+        assert!(entries.pieces.iter().rev().skip(1).all(|piece| piece.len() == PIECE_BYTES));
+        let mut shorter = entries.clone();
+        shorter.truncate(7);
+        assert!(shorter.bytes() > taken(&shorter) - PIECE_BYTES);
+        assert!(shorter.into_iter().eq((0..7).map(entry)));
+        let mut left = entries.into_iter();
+        for number in 0..30 {
+            assert_eq!(left.next(), Some(entry(number)));
+            assert_eq!(left.next_back(), Some(entry(59 - number)));
+            let wanted = left.entries.end(59 - number - 1) - left.entries.begin(number + 1);
+            assert!(taken(&left.entries) <= wanted + 2 * PIECE_BYTES, "{number}");
+        }
+        assert!(left.next().is_none() && left.next_back().is_none());
     }
 }
