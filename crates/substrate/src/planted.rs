@@ -181,6 +181,10 @@ pub enum Bug {
     SplitExpiresNow,
     /// Erased keys stay in past indexes.
     ErasedStays,
+    /// The merge of a scan compares only the first bytes of keys.
+    HeadsCompared,
+    /// The merge of a scan keeps the rank of a source that has moved.
+    RankNotRenewed,
 }
 
 impl Bug {
@@ -264,6 +268,9 @@ impl Bug {
 
     /// Those that are looked for at every step of merges: by `check`, and by scans from every key.
     pub const BESIDE_MERGES: [Self; 2] = [Self::ValueOwnedTwice, Self::FloorIgnored];
+
+    /// Those of the merge of scans.
+    pub const IN_SCANS: [Self; 2] = [Self::HeadsCompared, Self::RankNotRenewed];
 
     /// Those that only several threads find.
     pub const CONCURRENT: [Self; 2] = [Self::QuarantineIgnored, Self::NumberBeforeView];

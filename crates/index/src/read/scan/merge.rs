@@ -9,6 +9,7 @@ use crate::run::data_cursor::{CursorResult, Unreadable};
 use crate::run::tournament::Tournament;
 use esker_format::ids::Seq;
 use esker_substrate::error::{Error, Result};
+use esker_substrate::planted::{self, Bug};
 
 /// Sources in the order of their keys; of equal keys, the newest first.
 pub(super) struct Merge<'r, 's> {
@@ -33,6 +34,7 @@ fn is_before(
 ) -> bool {
     match (ranks.get(this), ranks.get(other)) {
         (Some(this), Some(other)) if this != other => return this < other,
+        _ if planted::is(Bug::HeadsCompared) => return false,
         _ => {}
     }
     match (sources.get(this), sources.get(other)) {
@@ -107,7 +109,9 @@ impl<'r, 's> Merge<'r, 's> {
     #[inline]
     pub fn moved(&mut self, index: usize) {
         let Self { sources, order, ranks, request, .. } = self;
-        if let (Some(source), Some(rank)) = (sources.get(index), ranks.get_mut(index)) {
+        if let (Some(source), Some(rank)) = (sources.get(index), ranks.get_mut(index))
+            && !(source.has_key && planted::is(Bug::RankNotRenewed))
+        {
             *rank = source.rank(request.reverse);
         }
         order.moved(index, |a, b| is_before(ranks, sources, request.reverse, a, b));

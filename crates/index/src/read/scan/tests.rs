@@ -6,6 +6,7 @@ use esker_format::action::KeyRange;
 use esker_format::data::{Data, Value};
 use esker_format::ids::Moment;
 use esker_substrate::memtable::Memtable;
+use esker_substrate::planted::Bug;
 use proptest::prelude::*;
 
 use super::*;
@@ -119,6 +120,22 @@ impl Content {
                 Some(bound) => lower = bound,
             }
         }
+    }
+}
+
+#[test]
+fn scans_in_a_wrong_order_are_found() {
+    // Keys of two runs alternate, behind the same eight bytes, and in their first one.
+    for numbers in [[1, 7, 13, 4, 10, 16], [0, 6, 12, 3, 9, 15]] {
+        let runs = numbers.chunks(3).map(|run| run.iter().map(|key| (*key, false)).collect());
+        let content = Content { runs: runs.collect(), removed: Vec::new() };
+        let is_right = || content.scanned(100, false, 4) == content.expected(100);
+        assert!(is_right());
+        let hunt = |bug| std::panic::catch_unwind(|| planted::with(bug, is_right));
+        let found: Vec<_> =
+            Bug::IN_SCANS.into_iter().filter(|bug| !matches!(hunt(*bug), Ok(true))).collect();
+        let expected = if numbers[0] == 1 { Bug::HeadsCompared } else { Bug::RankNotRenewed };
+        assert_eq!(found, [expected]);
     }
 }
 
