@@ -1,8 +1,8 @@
 //! Scans, from both ends.
 //!
 //! A range fetches batches under a short shared use of the tree. Between batches it holds only a
-//! registered sequence number, and copies of at most 256 KiB of blocks for each end, so a loop body may write to
-//! the same keyspace, or wait for an hour.
+//! registered sequence number, and copies of at most 256 KiB of blocks for each end, so a loop body
+//! may write to the same keyspace, or wait for an hour.
 //!
 //! Invariant: every key of the interval is in exactly one of: handed out, `front`, `rest`, `back`,
 //! `damaged`; and those of `front` are less than those of `rest`, which are less than those of
@@ -259,7 +259,7 @@ impl Range {
     /// Fetches from one end until there is an entry or nothing is left.
     fn fetch(&mut self, reverse: bool) -> Result<()> {
         while let Some(rest) = &self.rest {
-            // The last batch of this end is empty, and its memory is not needed beside the next one.
+            // The last batch of this end is empty: its memory is not needed beside the next one.
             *if reverse { &mut self.back } else { &mut self.front } = EntriesIter::default();
             let mut held =
                 std::mem::take(if reverse { &mut self.held_back } else { &mut self.held_front });

@@ -364,10 +364,14 @@ impl<'r, 's> Scan<'r, 's> {
         let mut held = self.held.take_all();
         let missing: Vec<_> = ptrs.iter().filter(|ptr| !held.has(ptr)).copied().collect();
         if missing.len() > 1 {
-            reader.read_ahead(&missing, &mut held);
+            reader.read_ahead(missing, &mut held);
+            self.held.lose_those_of(&held);
         }
         let mut ptrs = ptrs.into_iter().enumerate().peekable();
         for (source, until) in self.merge.sources.iter_mut().zip(read_until) {
+            if let Some(cursor) = source.cursor_mut() {
+                cursor.lose_those_of(&held);
+            }
             while let Some((_, ptr)) = ptrs.next_if(|(at, _)| *at < until) {
                 if let (Some(cursor), Some(block)) = (source.cursor_mut(), held.take(&ptr)) {
                     cursor.hold(ptr, block);

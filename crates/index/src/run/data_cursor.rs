@@ -131,14 +131,22 @@ impl<'a> DataCursor<'a> {
         // Levels are not mixed evenly.
         self.expected = 2 * blocks + 1;
         let more = blocks.min(BLOCKS_AHEAD - 1);
-        let mut next = (more > 0).then(|| first.clone());
-        for _ in 0..more {
+        // Where the walk has an end, it is looked for among all blocks that may be read ahead.
+        let has_end = expected.end != Bound::Unbounded;
+        let within = if has_end { (2 * blocks).min(BLOCKS_AHEAD - 1) } else { more };
+        let mut next = (within > 0).then(|| first.clone());
+        for behind in 0..within {
             // Before a block that begins below the end of a walk back there is nothing.
             next = next.filter(|at| forward || !at.is_beyond(expected.end, forward));
             next = next.and_then(|at| at.step(forward).ok().flatten());
             next = next.filter(|at| !forward || !at.is_beyond(expected.end, forward));
-            let Some(at) = &next else { break };
-            ptrs.extend(at.ptr().ok());
+            let Some(at) = &next else {
+                self.expected = 1 + behind;
+                break;
+            };
+            if behind < more {
+                ptrs.extend(at.ptr().ok());
+            }
         }
         // Back from consumed keys the walk may begin at another fence.
         self.first = Some(first).filter(|_| forward || self.gone.is_none());
@@ -388,7 +396,10 @@ impl<'a> DataCursor<'a> {
     /// what is read is not used.
     fn read_ahead(&mut self, fence: &FenceCursor<'a>, forward: bool) {
         let Ok(ptr) = fence.ptr() else { return };
-        if self.entered < 2 || self.held.has(&ptr) || self.reader.is_cached(&ptr) {
+        if self.entered < 2 || self.held.has(&ptr) || self.held.is_lost(&ptr) {
+            return;
+        }
+        if self.reader.is_cached(&ptr) {
             return;
         }
         let (mut ptrs, mut next) = (vec![ptr], Some(fence.clone()));
@@ -410,7 +421,7 @@ impl<'a> DataCursor<'a> {
             last = ptr;
         }
         if ptrs.len() > 1 {
-            self.reader.read_ahead(&ptrs, &mut self.held);
+            self.reader.read_ahead(ptrs, &mut self.held);
         }
     }
 
@@ -422,6 +433,11 @@ impl<'a> DataCursor<'a> {
             return Ok(block);
         }
         fence.load().map_err(|error| self.unreadable(fence, error))
+    }
+
+    /// Tells the cursor which blocks are lost.
+    pub(crate) fn lose_those_of(&mut self, held: &HeldBlocks) {
+        self.held.lose_those_of(held);
     }
 
     /// Hands the cursor a block that it will read.

@@ -4,6 +4,9 @@
 //! A block is held under its pointer, which has its generation and checksum, so that what is held
 //! is the block that a later view leads to, or is not asked for.
 //!
+//! A read of several blocks fails as a whole if one sector cannot be read. Its blocks are noted as
+//! lost, and the scan reads each of them by itself: it does not ask for them together again.
+//!
 //! Invariant: pointers ascend by sector, and no two are equal.
 
 use std::sync::Arc;
@@ -14,11 +17,15 @@ use esker_substrate::cache::CachedBlock;
 
 /// Most bytes of blocks that are held between two batches.
 const BYTES_MAX: usize = 256 << 10;
+/// Most lost blocks that are noted. Others may be asked for again.
+const LOST_MAX: usize = 256;
 
 /// A set of blocks.
 #[derive(Debug, Default)]
 pub struct HeldBlocks {
     blocks: Vec<(BlockPtr, Arc<CachedBlock>)>,
+    /// Sectors of the lost blocks.
+    lost: Vec<u64>,
     /// Their memory between two batches.
     lease: Option<Lease>,
 }
@@ -49,13 +56,36 @@ impl HeldBlocks {
         }
     }
 
-    /// Takes all blocks out; their memory stays counted.
+    /// Takes all blocks out; their memory stays counted. Both sets know the lost blocks.
     pub(crate) fn take_all(&mut self) -> Self {
-        Self { blocks: std::mem::take(&mut self.blocks), lease: None }
+        let blocks = std::mem::take(&mut self.blocks);
+        Self { blocks, lost: self.lost.clone(), lease: None }
+    }
+
+    /// Whether a block did not come when it was read together with others.
+    pub(crate) fn is_lost(&self, ptr: &BlockPtr) -> bool {
+        self.lost.contains(&ptr.sector)
+    }
+
+    /// Notes that a block did not come when it was read together with others.
+    pub(crate) fn lose(&mut self, ptr: &BlockPtr) {
+        self.note_lost(ptr.sector);
+    }
+
+    /// Notes the lost blocks of another set.
+    pub(crate) fn lose_those_of(&mut self, other: &Self) {
+        other.lost.iter().for_each(|sector| self.note_lost(*sector));
+    }
+
+    fn note_lost(&mut self, sector: u64) {
+        if self.lost.len() < LOST_MAX && !self.lost.contains(&sector) {
+            self.lost.push(sector);
+        }
     }
 
     /// Puts blocks of another set in as long as no more than 256 KiB are held.
     pub(crate) fn extend(&mut self, other: Self) {
+        self.lose_those_of(&other);
         let mut room = BYTES_MAX.saturating_sub(self.bytes());
         for (ptr, block) in other.blocks {
             if let Some(left) = room.checked_sub(block.len()) {
@@ -116,6 +146,20 @@ mod tests {
         held.put(new, is);
         assert!(held.take(&old).is_none());
         assert!(held.take(&new).is_some() && held.take(&new).is_none());
+    }
+
+    #[test]
+    fn lost_blocks_are_known_to_all_sets_of_a_scan() {
+        let (mut held, (ptr, _)) = (HeldBlocks::default(), block(8, 1));
+        held.lose(&ptr);
+        let mut of_batch = held.take_all();
+        assert!(held.is_lost(&ptr) && of_batch.is_lost(&ptr));
+        for sector in 9..1_000 {
+            of_batch.lose(&block(sector, 1).0);
+        }
+        assert_eq!(of_batch.lost.len(), LOST_MAX);
+        held.extend(of_batch);
+        assert!(held.is_lost(&block(9, 1).0) && held.lost.len() == LOST_MAX);
     }
 
     #[test]

@@ -64,10 +64,14 @@ impl BlockReader {
     }
 
     /// Reads neighbours among blocks that are wanted soon, and keeps them; has the device begin
-    /// with the others.
-    pub(crate) fn read_ahead(&self, ptrs: &[BlockPtr], held: &mut HeldBlocks) {
-        let keep = |ptr: &BlockPtr, block| held.put(*ptr, block);
-        self.blocks.read_ahead(self.keyspace, ptrs, Purpose::User, keep);
+    /// with the others. Those that did not come before are left out.
+    pub(crate) fn read_ahead(&self, mut ptrs: Vec<BlockPtr>, held: &mut HeldBlocks) {
+        ptrs.retain(|ptr| !held.is_lost(ptr));
+        let keep = |ptr: &BlockPtr, block| match block {
+            Some(block) => held.put(*ptr, block),
+            None => held.lose(ptr),
+        };
+        self.blocks.read_ahead(self.keyspace, &ptrs, Purpose::User, keep);
     }
 
     /// Names the place of damage that a view found inside a block.

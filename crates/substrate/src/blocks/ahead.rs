@@ -56,14 +56,15 @@ impl BlockStore {
     }
 
     /// Reads neighbours among the blocks that are not in the cache, 64 KiB in a read at most, and
-    /// hands them to `keep`; has the device begin with the others. Blocks that cannot be read are
-    /// left out; reading them again returns the error.
+    /// hands them to `keep`; has the device begin with the others. Blocks that cannot be read have
+    /// no content there; reading them again returns the error. If a read fails, that is so for
+    /// all of its blocks.
     pub fn read_ahead(
         &self,
         keyspace: KeyspaceId,
         ptrs: &[BlockPtr],
         purpose: Purpose,
-        mut keep: impl FnMut(&BlockPtr, Arc<CachedBlock>),
+        mut keep: impl FnMut(&BlockPtr, Option<Arc<CachedBlock>>),
     ) {
         let pieces = self.missing(ptrs);
         if pieces.len() > 1 {
@@ -72,17 +73,17 @@ impl BlockStore {
         let mut buffer = Vec::new();
         for piece in pieces.iter().filter(|piece| piece.ptrs.len() > 1) {
             buffer.resize(piece.bytes, 0);
-            if self.file.read_at(piece.offset(), &mut buffer, purpose).is_err() {
-                continue;
-            }
-            let mut rest = buffer.as_slice();
+            let is_read = self.file.read_at(piece.offset(), &mut buffer, purpose).is_ok();
+            let mut rest = if is_read { buffer.as_slice() } else { &[] };
             for ptr in &piece.ptrs {
-                let Some((bytes, behind)) = rest.split_at_checked(ptr.bytes()) else { break };
+                let (bytes, behind) = rest.split_at_checked(ptr.bytes()).unwrap_or_default();
                 rest = behind;
-                if let Ok(block) = self.verified(keyspace, ptr, bytes) {
-                    self.cache().insert(ptr, &block);
-                    keep(ptr, block);
+                let block = Some(bytes).filter(|bytes| !bytes.is_empty());
+                let block = block.and_then(|bytes| self.verified(keyspace, ptr, bytes).ok());
+                if let Some(block) = &block {
+                    self.cache().insert(ptr, block);
                 }
+                keep(ptr, block);
             }
         }
     }
@@ -116,9 +117,51 @@ impl BlockStore {
 
 #[cfg(test)]
 mod tests {
-    use esker_format::ids::Generation;
+    use esker_device::Device;
+    use esker_device::sim::{Effect, Failure, Fault, FaultPlan, OpKind, SimDevice};
+    use esker_format::block::{BlockBuilder, BlockIdentity};
+    use esker_format::data::Data;
+    use esker_format::entry::Payload;
+    use esker_format::ids::{Generation, Seq, StoreId};
 
     use super::*;
+
+    const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+    /// Writes a block to a place of the file.
+    fn write(blocks: &BlockStore, sector: u64) -> BlockPtr {
+        let generation = Generation(1);
+        let mut builder = BlockBuilder::new(4096);
+        builder.push(b"key", Seq(1), &Payload::of(Data::Put(b"value")));
+        let mut bytes = vec![0; 4096];
+        let identity =
+            BlockIdentity { store: blocks.store(), keyspace: KEYSPACE, sector, generation };
+        let crc = builder.finish(identity, &mut bytes).crc;
+        let ptr = BlockPtr { sector, sectors: 8, generation, crc };
+        blocks.write_raw(ptr.offset(), &bytes, Purpose::Merge).unwrap();
+        ptr
+    }
+
+    #[test]
+    fn all_blocks_of_a_failed_read_are_named_and_of_a_damaged_one_that_one() {
+        let device = SimDevice::new();
+        let on: Arc<dyn Device> = Arc::new(device.clone());
+        let blocks = BlockStore::create(&on, StoreId(1), 1 << 20).unwrap();
+        let ptrs: Vec<_> = [0, 8, 16, 800].map(|sector| write(&blocks, sector)).into();
+        let read = || {
+            let mut all = Vec::new();
+            let keep = |ptr: &BlockPtr, block: Option<_>| all.push((ptr.sector, block.is_some()));
+            blocks.read_ahead(KEYSPACE, &ptrs, Purpose::User, keep);
+            all
+        };
+        let fails = Fault::new(Effect::Fail(Failure::Io)).on(OpKind::Read);
+        device.set_faults(FaultPlan::new().with(fails));
+        assert_eq!(read(), [(0, false), (8, false), (16, false)]);
+        device.set_faults(FaultPlan::new());
+        device.flip("data", 4096 + 200, 0x40);
+        assert_eq!(read(), [(0, true), (8, false), (16, true)]);
+        assert_eq!(read(), []);
+    }
 
     #[test]
     fn only_neighbours_are_one_piece_and_at_most_64_kib() {
