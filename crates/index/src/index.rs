@@ -38,6 +38,7 @@ use crate::record::{Durable, RecordEdits};
 use crate::run::opener::TreeOpener;
 use crate::run::tree::BlockReader;
 use crate::upkeep::balance::{Balance, KeptTombstones, flushed_balance};
+use crate::upkeep::owed::KeptForRemovals;
 use crate::upkeep::pause::Paused;
 use crate::upkeep::values::Values;
 
@@ -132,7 +133,7 @@ pub struct Index {
     pub(super) owed_bytes: AtomicU64,
     pub(super) recovered_bytes: AtomicU64,
     /// Bytes that are kept for range tombstones without a record.
-    pub(super) kept_for_removals: Mutex<u64>,
+    pub(super) kept_for_removals: Mutex<KeptForRemovals>,
     /// The number of callers that allow merges to use the reserve (see `reserve`).
     pub(super) reserve_users: AtomicU32,
     /// Memory of the memtables that the budget knows of.
@@ -178,7 +179,7 @@ impl Index {
             pot: None,
         };
         let meta = Arc::new(meta);
-        let removed = RangeTombstones::new(Arc::clone(&meta.removed)).into();
+        let removed = RangeTombstones::new(&meta.removed).into();
         let kind = kind_of(&meta, &options);
         let older = parts.iter().flat_map(|part| part.trees()).map(|(tree, _)| tree);
         let parts = kind.open_parts(&TreeOpener::new(&reader, older), &meta);
@@ -212,7 +213,7 @@ impl Index {
             referred_bytes: 0.into(),
             owed_bytes: 0.into(),
             recovered_bytes: 0.into(),
-            kept_for_removals: Mutex::new(0),
+            kept_for_removals: Mutex::default(),
             reserve_users: 0.into(),
             counted_bytes: 0.into(),
             pins: Mutex::default(),

@@ -125,7 +125,7 @@ impl FdTreeIndex<'_> {
             sorted_runs: durable.oldest_runs(inputs.sorted_runs).to_vec(),
             removed: match planted::is(Bug::PastWithoutRemovals) {
                 true => Default::default(),
-                false => removed.ranges().clone(),
+                false => removed.ranges().cloned().collect(),
             },
         })
     }

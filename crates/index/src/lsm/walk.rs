@@ -36,7 +36,7 @@ pub(super) struct Rules {
 impl Rules {
     /// Whether a block with these keys may go to the level below as it is: nothing in it could go.
     fn let_stay(&self, fence: &OwnedFence, keys: KeyRange<'_>) -> bool {
-        let removed = self.removed.ranges().iter().any(|range| range.keys().meets(&keys));
+        let removed = self.removed.ranges().any(|range| range.keys().meets(&keys));
         !self.opens_all && !removed && (fence.tombstones == 0 || !self.to_last)
     }
 }

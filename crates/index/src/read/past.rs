@@ -54,7 +54,7 @@ impl OpenPast {
         let run = |tree: &TreeMeta| Run::whole(Arc::new(Tree::past(tree.clone())));
         Self {
             parts: meta.trees().map(run).collect(),
-            removed: RangeTombstones::new(Arc::clone(&meta.removed)),
+            removed: RangeTombstones::new(&meta.removed),
             meta: Arc::clone(meta),
         }
     }

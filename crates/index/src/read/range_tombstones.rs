@@ -14,8 +14,7 @@
 //! anything older any more, and everything older was on the device or part of the merge: then
 //! nothing is left that it hides.
 //!
-//! Invariant (ordered ranges): ranges ascend and share no key; adjacent ranges that touch differ in
-//! their numbers.
+//! Invariant (ordered ranges): see [`set`].
 //! Invariant (needed tombstones): of a range's tombstones those are kept that a reader may need:
 //! the newest one at or before each live snapshot and the visible number, and all newer ones.
 //! Invariant: every range tombstone up to the number at which a memtable was frozen is in the set
@@ -23,6 +22,8 @@
 //! later range tombstones hide what it writes by their numbers.
 //! Invariant: a full merge gives the number [`Seq::RESET`] to no version of a key for which a
 //! range tombstone stays in the set.
+
+mod set;
 
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ use esker_substrate::planted::{self, Bug};
 use crate::read::versions::{Fate, Keep};
 use crate::upkeep::balance::KeptTombstones;
 use crate::{Index, Work};
+use set::{Place, RangeSet, Size};
 
 /// The number of range tombstones from which on a full merge is due because of them.
 pub const MERGE_REMOVALS: usize = 1024;
@@ -53,52 +55,42 @@ pub type Needs<'a> = (&'a [Seq], Option<Seq>);
 /// The range tombstones of a keyspace.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstones {
-    ranges: Arc<[RemovedRange]>,
-    /// Numbers of all ranges.
-    numbers: usize,
-    /// Bytes of their keys.
-    bytes: usize,
+    set: RangeSet,
 }
 
 impl RangeTombstones {
     /// A set of ranges in order, which share no key.
     #[must_use]
-    pub fn new(ranges: Arc<[RemovedRange]>) -> Self {
-        let numbers = ranges.iter().map(|range| range.seqs.len()).sum();
-        let bytes = ranges.iter().map(|range| range.keys().key_bytes()).sum();
-        Self { ranges, numbers, bytes }
+    pub fn new(ranges: &[RemovedRange]) -> Self {
+        let ranges: Vec<_> = ranges.iter().cloned().map(Arc::new).collect();
+        Self { set: RangeSet::new(&ranges) }
     }
 
-    /// The ranges.
-    #[must_use]
-    pub const fn ranges(&self) -> &Arc<[RemovedRange]> {
-        &self.ranges
+    /// The ranges, ascending.
+    pub fn ranges(&self) -> impl Iterator<Item = &RemovedRange> {
+        self.set.iter()
     }
 
     /// Whether there are no range tombstones.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.set.size().ranges == 0
     }
 
     /// The number of all range tombstones.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.numbers
+        self.set.size().numbers
     }
 
     /// A description of the first disorder among the ranges, if there is one.
     pub(crate) fn disorder(&self) -> Option<&'static str> {
-        let follows = |pair: &[RemovedRange]| match pair {
-            [left, right] => left.end.as_deref().is_some_and(|end| end <= &*right.begin),
-            _ => true,
-        };
         let falls = |range: &RemovedRange| {
             !range.seqs.is_empty() && range.seqs.is_sorted_by(|newer, older| newer > older)
         };
-        if !self.ranges.windows(2).all(follows) {
+        if !self.set.is_in_order() {
             Some("removed ranges overlap or are out of order")
-        } else if !self.ranges.iter().all(falls) {
+        } else if !self.ranges().all(falls) {
             Some("numbers of a removed range do not fall")
         } else {
             None
@@ -107,21 +99,23 @@ impl RangeTombstones {
 
     /// The share of the set's capacity that is taken: 1 when it takes no more.
     fn fullness(&self) -> f64 {
-        let numbers = self.numbers as f64 / REMOVALS_MAX as f64;
-        numbers.max(self.bytes as f64 / BYTES_MAX as f64)
+        let size = self.set.size();
+        let numbers = size.numbers as f64 / REMOVALS_MAX as f64;
+        numbers.max(size.bytes as f64 / BYTES_MAX as f64)
     }
 
     /// The range that has `key`.
     #[must_use]
     pub fn at(&self, key: &[u8]) -> Option<&RemovedRange> {
-        let behind = self.ranges.partition_point(|range| *range.begin <= *key);
-        let range = self.ranges.get(behind.checked_sub(1)?)?;
+        let behind = self.set.partition_point(|range| *range.begin <= *key);
+        let range = self.set.get(self.set.previous(behind)?)?;
         range.keys().has(key).then_some(range)
     }
 
     /// The most bytes of the set in a record.
     pub(crate) fn recorded_bytes(&self) -> u64 {
-        (self.bytes + self.ranges.len() * RANGE_BYTES + self.numbers * NUMBER_BYTES) as u64
+        let Size { ranges, numbers, bytes } = self.set.size();
+        (bytes + ranges * RANGE_BYTES + numbers * NUMBER_BYTES) as u64
     }
 
     /// The most bytes that the ranges take in a record which share a key with `keys`, when another
@@ -130,69 +124,53 @@ impl RangeTombstones {
         let is_before =
             |range: &RemovedRange| range.end.as_deref().is_some_and(|end| end <= keys.begin);
         let begins_before = |range: &RemovedRange| keys.end.is_none_or(|end| &*range.begin < end);
-        let from = self.ranges.partition_point(is_before);
-        let to = self.ranges.partition_point(begins_before);
-        let met = self.ranges.get(from..to).unwrap_or_default();
-        met.iter().map(|range| bytes_of(range.keys()) + NUMBER_BYTES as u64).sum()
+        let met = self.ranges_from(self.set.partition_point(is_before));
+        let met = met.take_while(|range| begins_before(range));
+        met.map(|range| bytes_of(range.keys()) + NUMBER_BYTES as u64).sum()
+    }
+
+    /// The ranges from a place on.
+    fn ranges_from(&self, place: Place) -> impl Iterator<Item = &RemovedRange> {
+        let places = std::iter::successors(Some(place), |place| Some(self.set.next(*place)));
+        places.map_while(|place| self.set.get(place))
     }
 
     /// The newest range tombstone of `key` that `seq` sees; 0 if there is none.
     #[must_use]
     pub fn newest(&self, key: &[u8], seq: Seq) -> Seq {
-        let seqs = self.at(key).map_or(&[][..], |range| &range.seqs);
-        seqs.iter().copied().find(|removal| *removal <= seq).unwrap_or_default()
+        self.at(key).map_or(Seq(0), |range| newest_of(range, seq))
     }
 
     /// Whether there are range tombstones newer than `since`, up to `seq`.
     pub(crate) fn has_between(&self, since: Seq, seq: Seq) -> bool {
-        let mut numbers = self.ranges.iter().flat_map(|range| &range.seqs);
+        let mut numbers = self.ranges().flat_map(|range| &range.seqs);
         numbers.any(|removal| since < *removal && *removal <= seq)
     }
 
     /// The set with one more range tombstone, the newest of all, and without those of its keys that
     /// no reader needs.
+    ///
+    /// Cost: a copy of the ranges that share a key with it, of some neighbours, and of a list of
+    /// one in about fifty of the others.
     #[must_use]
     pub fn with(&self, keys: KeyRange<'_>, seq: Seq, needs: Needs<'_>) -> Self {
-        let mut all = Pieces::default();
-        // The ranges of the new tombstone that are not in the set yet.
-        let mut rest = Some(keys);
-        for range in self.ranges.iter() {
-            let old = range.keys();
-            if !old.meets(&keys) {
-                if old.begin > keys.begin {
-                    all.push_new(rest.take(), seq);
-                }
-                all.push(old, range.seqs.clone());
-                continue;
-            }
-            if old.begin < keys.begin {
-                all.push(KeyRange { end: Some(keys.begin), ..old }, range.seqs.clone());
-            }
-            let here = rest.map_or(old.begin, |rest| rest.begin);
-            all.push_new(between(here, old.begin), seq);
-            let both = KeyRange { begin: keys.begin.max(old.begin), end: least(keys.end, old.end) };
-            all.push(both, needed(seq, &range.seqs, needs));
-            rest = both.end.and_then(|end| from(end, keys.end));
-            if let Some(end) = keys.end
-                && old.end.is_none_or(|old_end| end < old_end)
-            {
-                all.push(KeyRange { begin: end, end: old.end }, range.seqs.clone());
-            }
-        }
-        all.push_new(rest, seq);
-        Self::new(all.ranges.into())
+        Self { set: self.set.changed(keys, |around| with(around, keys, seq, needs)) }
     }
 
     /// The range tombstones for which `stays` returns true.
     fn filtered(&self, stays: impl Fn(Seq) -> bool) -> Self {
         let mut all = Pieces::default();
-        for range in self.ranges.iter() {
+        for range in self.set.shared() {
+            if range.seqs.iter().all(|seq| stays(*seq)) {
+                all.push_shared(range);
+                continue;
+            }
             let seqs: Vec<_> = range.seqs.iter().copied().filter(|seq| stays(*seq)).collect();
             if !seqs.is_empty() {
                 all.push(range.keys(), seqs);
             }
         }
-        Self::new(all.ranges.into())
+        Self { set: RangeSet::new(&all.ranges) }
     }
 
     /// Those with numbers up to `seq`.
@@ -203,7 +181,7 @@ impl RangeTombstones {
 
     /// The number of removals with numbers up to `seq`.
     pub(crate) fn count_up_to(&self, seq: Seq) -> usize {
-        let numbers = self.ranges.iter().flat_map(|range| &range.seqs);
+        let numbers = self.ranges().flat_map(|range| &range.seqs);
         numbers.filter(|removal| **removal <= seq).count()
     }
 
@@ -212,6 +190,48 @@ impl RangeTombstones {
     pub fn above(&self, seq: Seq) -> Self {
         self.filtered(|removal| removal > seq)
     }
+}
+
+/// The newest of a range's numbers that `seq` sees; 0 if there is none.
+fn newest_of(range: &RemovedRange, seq: Seq) -> Seq {
+    range.seqs.iter().copied().find(|removal| *removal <= seq).unwrap_or_default()
+}
+
+/// `ranges` with one more range tombstone.
+fn with(
+    ranges: &[Arc<RemovedRange>],
+    keys: KeyRange<'_>,
+    seq: Seq,
+    needs: Needs<'_>,
+) -> Vec<Arc<RemovedRange>> {
+    let mut all = Pieces::default();
+    // The ranges of the new tombstone that are not in the set yet.
+    let mut rest = Some(keys);
+    for range in ranges {
+        let old = range.keys();
+        if !old.meets(&keys) {
+            if old.begin > keys.begin {
+                all.push_new(rest.take(), seq);
+            }
+            all.push_shared(range);
+            continue;
+        }
+        if old.begin < keys.begin {
+            all.push(KeyRange { end: Some(keys.begin), ..old }, range.seqs.clone());
+        }
+        let here = rest.map_or(old.begin, |rest| rest.begin);
+        all.push_new(between(here, old.begin), seq);
+        let both = KeyRange { begin: keys.begin.max(old.begin), end: least(keys.end, old.end) };
+        all.push(both, needed(seq, &range.seqs, needs));
+        rest = both.end.and_then(|end| from(end, keys.end));
+        if let Some(end) = keys.end
+            && old.end.is_none_or(|old_end| end < old_end)
+        {
+            all.push(KeyRange { begin: end, end: old.end }, range.seqs.clone());
+        }
+    }
+    all.push_new(rest, seq);
+    all.ranges
 }
 
 /// The most bytes of a range with one number in a record.
@@ -246,7 +266,7 @@ fn needed(newest: Seq, older: &[Seq], (points, floor): Needs<'_>) -> Vec<Seq> {
 /// Ranges in the making, ascending.
 #[derive(Default)]
 struct Pieces {
-    ranges: Vec<RemovedRange>,
+    ranges: Vec<Arc<RemovedRange>>,
 }
 
 impl Pieces {
@@ -258,12 +278,26 @@ impl Pieces {
 
     fn push(&mut self, keys: KeyRange<'_>, seqs: Vec<Seq>) {
         let end = keys.end.map(Arc::from);
-        match self.ranges.last_mut() {
-            Some(last) if last.end.as_deref() == Some(keys.begin) && last.seqs == seqs => {
-                last.end = end;
-            }
-            _ => self.ranges.push(RemovedRange { begin: keys.begin.into(), end, seqs }),
+        if !self.lengthens(keys, &seqs) {
+            self.ranges.push(Arc::new(RemovedRange { begin: keys.begin.into(), end, seqs }));
         }
+    }
+
+    fn push_shared(&mut self, range: &Arc<RemovedRange>) {
+        if !self.lengthens(range.keys(), &range.seqs) {
+            self.ranges.push(Arc::clone(range));
+        }
+    }
+
+    /// Makes the last range longer if these keys touch it and have the same numbers.
+    fn lengthens(&mut self, keys: KeyRange<'_>, seqs: &[Seq]) -> bool {
+        let touched = |last: &&mut Arc<RemovedRange>| {
+            last.end.as_deref() == Some(keys.begin) && last.seqs == seqs
+        };
+        let Some(last) = self.ranges.last_mut().filter(touched) else { return false };
+        let begin = Arc::clone(&last.begin);
+        *last = Arc::new(RemovedRange { begin, end: keys.end.map(Arc::from), seqs: seqs.to_vec() });
+        true
     }
 }
 
@@ -271,7 +305,7 @@ impl Index {
     /// Removes ranges of keys, each with its number, which ascend and are greater than all before.
     /// No I/O. One thread at a time, the one that inserts.
     ///
-    /// Cost: a copy of the set, for each call.
+    /// Cost: that of [`RangeTombstones::with`] for each, and a view.
     pub fn remove_ranges(&self, removals: &[(KeyRange<'_>, Seq)]) {
         let points = self.env.snapshots.live().numbers;
         let needs = (points.as_slice(), self.history_from());
@@ -402,7 +436,7 @@ impl Index {
             return Arc::clone(&meta.removed);
         }
         let removed = RangeTombstones::clone(&self.views.load().removed);
-        Arc::clone(removed.up_to(meta.log_unneeded_seq()).above(retired).ranges())
+        removed.up_to(meta.log_unneeded_seq()).above(retired).ranges().cloned().collect()
     }
 }
 

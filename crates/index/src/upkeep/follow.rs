@@ -55,7 +55,7 @@ impl Index {
     /// Takes the range tombstones that the record does not have, the oldest first.
     fn take_removals(&self, older: &RangeTombstones) {
         let left = older.above(self.meta().log_unneeded_seq());
-        let ranges = left.ranges().iter();
+        let ranges = left.ranges();
         let mut all: Vec<(Seq, KeyRange<'_>)> =
             ranges.flat_map(|range| range.seqs.iter().map(|seq| (*seq, range.keys()))).collect();
         if all.is_empty() {

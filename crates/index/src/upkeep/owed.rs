@@ -9,6 +9,7 @@
 
 use esker_format::action::KeyRange;
 use esker_format::data::Data;
+use esker_format::meta::RemovedRange;
 use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::blocks::Pot;
 use esker_substrate::manifest::KEPT_TIMES;
@@ -30,6 +31,16 @@ const LONG_BYTES: u64 = UNIT_BYTES - 256;
 /// Bytes of a run in addition to its entries: blocks that are not full, of the entries and of the
 /// fences.
 const RUN_BYTES: u64 = 3 * UNIT_BYTES;
+
+/// What is kept for range tombstones that no record has.
+#[derive(Debug, Default)]
+pub(crate) struct KeptForRemovals {
+    /// Bytes of space.
+    bytes: u64,
+    /// The range tombstones of the record, and the most bytes that they take there.
+    recorded: Arc<[RemovedRange]>,
+    recorded_bytes: u64,
+}
 
 /// The bytes reserved for an entry.
 #[must_use]
@@ -73,14 +84,17 @@ impl Index {
     pub(crate) fn keep_for_removals(&self) {
         let mut kept = self.kept_for_removals.lock();
         let (view, durable) = (self.views.load(), self.durable.load());
-        if *kept == 0 && view.removed.is_empty() {
+        if kept.bytes == 0 && view.removed.is_empty() {
             return;
         }
-        let recorded = RangeTombstones::new(Arc::clone(&durable.removed));
-        let added = view.removed.recorded_bytes().saturating_sub(recorded.recorded_bytes());
+        if !Arc::ptr_eq(&kept.recorded, &durable.removed) {
+            kept.recorded = Arc::clone(&durable.removed);
+            kept.recorded_bytes = RangeTombstones::new(&kept.recorded).recorded_bytes();
+        }
+        let added = view.removed.recorded_bytes().saturating_sub(kept.recorded_bytes);
         let bytes = added.saturating_mul(KEPT_TIMES);
-        self.env.blocks.keep_for_tombstones(*kept, bytes);
-        *kept = bytes;
+        self.env.blocks.keep_for_tombstones(kept.bytes, bytes);
+        kept.bytes = bytes;
     }
 
     /// An entry was inserted into the memtable that takes writes.
