@@ -64,6 +64,8 @@ pub enum Bug {
     RetiredForSnapshots,
     /// A merge of the upper levels retires range tombstones.
     RetiredByHalf,
+    /// A scan jumps over a removed range although a source has newer entries there.
+    JumpsOverNewer,
     /// A full merge gives a version newer than a range tombstone of its key a number below that
     /// one's.
     ResetUnderRangeTombstone,
@@ -270,7 +272,8 @@ impl Bug {
     pub const BESIDE_MERGES: [Self; 2] = [Self::ValueOwnedTwice, Self::FloorIgnored];
 
     /// Those of the merge of scans.
-    pub const IN_SCANS: [Self; 2] = [Self::HeadsCompared, Self::RankNotRenewed];
+    pub const IN_SCANS: [Self; 3] =
+        [Self::HeadsCompared, Self::RankNotRenewed, Self::JumpsOverNewer];
 
     /// Those that only several threads find.
     pub const CONCURRENT: [Self; 2] = [Self::QuarantineIgnored, Self::NumberBeforeView];

@@ -112,6 +112,35 @@ impl RangeTombstones {
         range.keys().has(key).then_some(range)
     }
 
+    /// The range that has `key`, and its keys; without one, the keys around `key` that are in none.
+    pub(crate) fn around(&self, key: &[u8]) -> (KeyRange<'_>, Option<&RemovedRange>) {
+        let behind = self.set.partition_point(|range| *range.begin <= *key);
+        let before = self.set.previous(behind).and_then(|place| self.set.get(place));
+        if let Some(range) = before.filter(|range| range.keys().has(key)) {
+            return (range.keys(), Some(range));
+        }
+        let begin = before.and_then(|range| range.end.as_deref()).unwrap_or_default();
+        let end = self.set.get(behind).map(|range| &*range.begin);
+        (KeyRange { begin, end }, None)
+    }
+
+    /// The ranges from the first one on that ends behind `key`.
+    pub(crate) fn ranges_behind(&self, key: &[u8]) -> impl Iterator<Item = &RemovedRange> {
+        let ends = |range: &RemovedRange| range.end.as_deref().is_some_and(|end| end <= key);
+        self.ranges_from(self.set.partition_point(ends))
+    }
+
+    /// The ranges that begin before `until`, or all, from the last one down.
+    pub(crate) fn ranges_before(
+        &self,
+        until: Option<&[u8]>,
+    ) -> impl Iterator<Item = &RemovedRange> {
+        let begins = |range: &RemovedRange| until.is_none_or(|until| &*range.begin < until);
+        let last = self.set.previous(self.set.partition_point(begins));
+        std::iter::successors(last, |place| self.set.previous(*place))
+            .map_while(|place| self.set.get(place))
+    }
+
     /// The most bytes of the set in a record.
     pub(crate) fn recorded_bytes(&self) -> u64 {
         let Size { ranges, numbers, bytes } = self.set.size();
@@ -193,7 +222,7 @@ impl RangeTombstones {
 }
 
 /// The newest of a range's numbers that `seq` sees; 0 if there is none.
-fn newest_of(range: &RemovedRange, seq: Seq) -> Seq {
+pub(crate) fn newest_of(range: &RemovedRange, seq: Seq) -> Seq {
     range.seqs.iter().copied().find(|removal| *removal <= seq).unwrap_or_default()
 }
 

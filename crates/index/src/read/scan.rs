@@ -8,6 +8,7 @@
 //! continues behind it, with a view of its own.
 
 mod entries;
+mod jump;
 mod merge;
 mod sources;
 #[cfg(test)]
@@ -27,10 +28,11 @@ use crate::read::heat::Heat;
 use crate::read::operands::{Operator, Stack};
 use crate::read::range_tombstones::RangeTombstones;
 use crate::run::cursor::Target;
-use crate::run::data_cursor::{CursorResult, DataCursor, Expected};
+use crate::run::data_cursor::{DataCursor, Expected};
 use crate::run::held_blocks::HeldBlocks;
 
 pub use entries::{Entries, IntoIter as EntriesIter};
+use jump::{Jump, Seen};
 use merge::Merge;
 pub use sources::Source;
 pub(crate) use sources::Sources;
@@ -83,6 +85,9 @@ const AHEAD_SHARE: u64 = 16;
 /// A batch looks at no more versions than this, so that a desert of tombstones does not hold the
 /// tree for long.
 const VERSIONS_MAX: usize = 1 << 16;
+
+/// Versions that take as long as a jump, at least.
+const JUMP_VERSIONS: usize = 64;
 
 /// The part of a request that is on one side of a merge's wavefront.
 pub(crate) struct Clipped<'a> {
@@ -153,8 +158,7 @@ pub(crate) struct Changed<'r> {
 struct Scan<'r, 's> {
     request: &'r ScanRequest<'r>,
     merge: Merge<'r, 's>,
-    /// The range tombstones.
-    removed: &'r RangeTombstones,
+    removed: Seen<'r>,
     operator: &'r Operator,
     changed: Option<Changed<'r>>,
     /// Where its reads for runs are noted.
@@ -166,14 +170,6 @@ struct Scan<'r, 's> {
     /// Backwards, the versions of the current key in one source from the last visible one on,
     /// oldest first.
     turned: Vec<DataBuf>,
-}
-
-fn start(source: &mut Source<'_>, request: &ScanRequest<'_>) -> CursorResult<()> {
-    match request.target() {
-        Target::At(key, seq) => source.seek(key, seq),
-        Target::Before(key, seq) => source.seek_back(Some((key, seq))),
-        Target::Last => source.seek_back(None),
-    }
 }
 
 fn below(key: &[u8], lower: Bound<&[u8]>) -> bool {
@@ -219,7 +215,7 @@ impl<'r, 's> Scan<'r, 's> {
         Self {
             request,
             merge: Merge::new(request, sources),
-            removed,
+            removed: Seen::new(removed, request.at.seq),
             operator,
             changed: None,
             heat: None,
@@ -235,6 +231,7 @@ impl<'r, 's> Scan<'r, 's> {
     /// # Errors
     /// The first unreadable block, unless damage is to be skipped.
     fn run(mut self) -> Result<ScanBatch> {
+        self.enter_by_jumps();
         self.read_ahead();
         self.merge.start()?;
         self.note_heat();
@@ -250,6 +247,16 @@ impl<'r, 's> Scan<'r, 's> {
             }
             let head = source.head;
             key.clone_from(&source.key);
+            if let Some(jump) = self.jump(index, &key) {
+                // Many ranges may be behind each other.
+                self.versions += JUMP_VERSIONS;
+                if self.versions >= VERSIONS_MAX {
+                    resume = Some(Bound::Included(key));
+                    break;
+                }
+                self.merge.jump(index, &jump)?;
+                continue;
+            }
             if !self.is_next(last.as_deref(), last_head, &key, head) {
                 return Err(out_of_order());
             }
@@ -277,6 +284,30 @@ impl<'r, 's> Scan<'r, 's> {
             ahead.into_iter().for_each(|blocks| self.held.extend(blocks));
         }
         Ok(ScanBatch { entries, damaged, resume })
+    }
+
+    /// Has each source begin where the first versions are that range tombstones do not hide in it.
+    fn enter_by_jumps(&mut self) {
+        let removed = self.removed.all();
+        if removed.is_empty() {
+            return;
+        }
+        for source in &mut self.merge.sources {
+            let numbers = source.numbers.as_deref();
+            source.entry =
+                numbers.and_then(|numbers| jump::at_start(self.request, removed, numbers));
+        }
+    }
+
+    /// The jump of a source, which stands on `key`, over what range tombstones hide in it.
+    #[inline]
+    fn jump(&mut self, index: usize, key: &[u8]) -> Option<Jump> {
+        let newest = self.removed.newest(key);
+        if newest == Seq(0) {
+            return None;
+        }
+        let numbers = self.merge.sources.get(index)?.numbers.as_deref()?;
+        jump::from_key(self.request, self.removed.all(), numbers, key)
     }
 
     /// Whether `key` may come behind `last`, or be the first key. Content in the wrong order must
@@ -345,14 +376,17 @@ impl<'r, 's> Scan<'r, 's> {
             forward: !request.reverse,
             end: if request.reverse { request.lower } else { request.upper },
         };
-        let (target, mut ptrs, mut reader) = (request.target(), Vec::new(), None);
+        let (mut ptrs, mut reader) = (Vec::new(), None);
         let mut read_until = Vec::with_capacity(self.merge.sources.len());
         for source in &mut self.merge.sources {
             let first = ptrs.len();
-            if let Some(cursor) = source.cursor_mut() {
+            let entry = source.entry.take();
+            let target = entry.as_ref().map_or_else(|| Some(request.target()), Jump::target);
+            if let (Some(cursor), Some(target)) = (source.cursor_mut(), target) {
                 cursor.expect(target, &expected, &mut ptrs);
                 reader = Some(cursor.reader());
             }
+            source.entry = entry;
             read_until.push(ptrs.len());
             let held = &*self.held;
             let is_read = |ptr: &BlockPtr| {
@@ -385,7 +419,7 @@ impl<'r, 's> Scan<'r, 's> {
     fn take_group(&mut self, first: usize, head: u64, key: &[u8]) -> Result<()> {
         let Self { merge, entries, turned, .. } = self;
         let At { seq, now } = self.request.at;
-        let removed = if self.removed.is_empty() { Seq(0) } else { self.removed.newest(key, seq) };
+        let removed = self.removed.newest(key);
         let mut stack = Stack::new(key, self.operator);
         let (mut is_answered, mut index) = (false, first);
         loop {

@@ -4,6 +4,7 @@
 //! a level has lost keys ([`Consumed`]), blocks that held only such keys are not read: their space
 //! may have been reused.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use esker_substrate::error::Error;
 use crate::run::consumed::Consumed;
 use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor, FenceKey, Target};
 use crate::run::held_blocks::HeldBlocks;
+use crate::run::numbers::Numbers;
 use crate::run::tree::{BlockReader, Tree};
 
 /// Most neighbours that are one read, and the part of the memory budget that they may take.
@@ -162,6 +164,11 @@ impl<'a> DataCursor<'a> {
     pub(crate) fn data_bytes(&self) -> u64 {
         let level = self.tree.meta.levels.get(self.level);
         level.map_or(0, |level| level.counts.sectors * SECTOR_BYTES)
+    }
+
+    /// The sequence numbers of the cursor's level.
+    pub(crate) fn numbers(&self) -> Cow<'a, Numbers> {
+        self.tree.numbers(self.level)
     }
 
     /// Whether it is known where the first search leads.

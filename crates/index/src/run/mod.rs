@@ -3,7 +3,8 @@
 //! Reading order: [`fence_index`] and [`tree`] (a tree and how it is entered), [`lookup`] (a key),
 //! [`cursor`] and [`data_cursor`] (entries in key order, both ways), [`held_blocks`] (blocks that a
 //! scan reads again), `tournament` (which of several sources is first), [`consumed`] (key ranges
-//! that a run no longer has), [`walk`] (everything that a durable state refers to), [`opener`]
+//! that a run no longer has), `numbers` (how new what a level has
+//! may be), [`walk`] (everything that a durable state refers to), [`opener`]
 //! (opening trees beside those of an older opening).
 
 pub mod consumed;
@@ -13,6 +14,7 @@ pub mod fence_index;
 pub mod held_blocks;
 mod load_fences;
 pub mod lookup;
+pub(crate) mod numbers;
 pub mod opener;
 pub(crate) mod tournament;
 pub mod tree;

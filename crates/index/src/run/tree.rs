@@ -10,6 +10,7 @@
 //! duplicates; in a tree that a merge consumes, those may be missing that lead only to keys at or
 //! before the wavefront.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use esker_device::Purpose;
@@ -28,6 +29,7 @@ use esker_substrate::sync::atomic::AtomicU64;
 
 use crate::run::fence_index::{Account, FenceIndex, KeyedFence, keyed};
 use crate::run::held_blocks::HeldBlocks;
+use crate::run::numbers::Numbers;
 
 /// The means of reading a keyspace's blocks.
 #[derive(Clone, Debug)]
@@ -94,6 +96,8 @@ pub struct Tree {
     is_level: bool,
     /// Fences that a merge needs no more may be missing.
     is_trimmed: bool,
+    /// The sequence numbers of the last level's data, where more is known than its record has.
+    numbers: Option<Numbers>,
 }
 
 /// The fences to one level's blocks, as far as they are in memory.
@@ -269,6 +273,22 @@ impl Tree {
     /// Whether the fences in memory are all that its record has at their levels.
     pub(crate) const fn is_complete(&self) -> bool {
         !self.growing && !self.is_trimmed
+    }
+
+    /// The same level with what is known of its sequence numbers.
+    pub(crate) fn with_numbers(self, numbers: Numbers) -> Self {
+        Self { numbers: Some(numbers), ..self }
+    }
+
+    /// The sequence numbers of a level's data.
+    pub(crate) fn numbers(&self, level: usize) -> Cow<'_, Numbers> {
+        match &self.numbers {
+            Some(numbers) if level + 1 == self.height() => Cow::Borrowed(numbers),
+            _ => {
+                let newest = self.meta.levels.get(level).map_or(Seq::MAX, |level| level.seqs.1);
+                Cow::Owned(Numbers::up_to(newest))
+            }
+        }
     }
 
     /// Whether it is a level with scattered blocks.

@@ -53,6 +53,8 @@ struct Changed {
     freed: Vec<Extent>,
     /// The blocks and entries written for it.
     work: LevelCounters,
+    /// The greatest number that may have come into the slice's keys.
+    newest: Seq,
 }
 
 /// The changes of a slice to one run.
@@ -323,6 +325,7 @@ fn merged_into(
         data.counts.tombstone_bytes += counts.tombstone_bytes;
         data.seqs = span_of(data.seqs, seqs);
     }
+    changed.newest = seqs.1;
     Ok(changed)
 }
 
@@ -384,7 +387,8 @@ fn replaced(
     let now = LsmLevel { tree: meta, units, node_units, cursor };
     let node_bytes_written = written_units * UNIT_BYTES;
     let work = LevelCounters { blocks_written, blocks_packed: 0, blocks_kept, node_bytes_written };
-    Ok(Changed { number: level.number, level: now, top, freed, work })
+    let newest = Seq(0);
+    Ok(Changed { number: level.number, level: now, top, freed, work, newest })
 }
 
 /// The fences that `fences` replace: those of a span. They begin where the span did; where nothing

@@ -21,6 +21,7 @@ use crate::merge::delete;
 use crate::read::source::{Part, Run};
 use crate::read::view::View;
 use crate::record::Change;
+use crate::run::numbers::Numbers;
 use crate::run::tree::Tree;
 use crate::upkeep::values::Moved;
 
@@ -187,6 +188,13 @@ fn note_in(
     rest
 }
 
+/// The sequence numbers in a level.
+fn numbers_of(level: &Part) -> Numbers {
+    let tree = Run::of(level).map(|run| &run.tree);
+    let data = tree.and_then(|tree| Some((tree, tree.height().checked_sub(1)?)));
+    data.map_or_else(Numbers::default, |(tree, level)| tree.numbers(level).into_owned())
+}
+
 /// A view after a slice, which began with that many levels.
 fn with_slice(
     view: &View,
@@ -199,9 +207,11 @@ fn with_slice(
     let (newer, rest) = view.parts.split_at_checked(newer).unwrap_or_default();
     let mut levels = rest.get(runs.len()..).unwrap_or_default().to_vec();
     slice.layout.put_in(&mut levels, || Run::whole(Arc::default()));
-    for Changed { number, level, top, .. } in changed {
+    for Changed { number, level, top, newest, .. } in changed {
         if let Some(place) = levels.get_mut(number) {
-            *place = Run::whole(Arc::new(Tree::level(Arc::new(level.tree), top)));
+            let numbers = numbers_of(place).with(&slice.done, newest);
+            let tree = Tree::level(Arc::new(level.tree), top).with_numbers(numbers);
+            *place = Run::whole(Arc::new(tree));
         }
     }
     let left = runs.iter().filter(|spent| !spent.run.consumed.is_everything());

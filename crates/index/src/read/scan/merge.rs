@@ -3,8 +3,9 @@
 //! Invariant: `order` knows the position of every source, except that of a source that
 //! [`Merge::step`] has moved, until [`Merge::moved`].
 
+use super::jump::Jump;
 use super::sources::Source;
-use super::{DamagedRange, ScanRequest, start};
+use super::{DamagedRange, ScanRequest, out_of_order};
 use crate::run::data_cursor::{CursorResult, Unreadable};
 use crate::run::tournament::Tournament;
 use esker_format::ids::Seq;
@@ -56,7 +57,11 @@ impl<'r, 's> Merge<'r, 's> {
     /// The first unreadable block, unless damage is to be skipped.
     pub fn start(&mut self) -> Result<()> {
         for index in 0..self.sources.len() {
-            self.attempt(index, |source, request| start(source, request))?;
+            self.attempt(index, |source, request| {
+                let entry = source.entry.take();
+                let target = entry.as_ref().map_or_else(|| Some(request.target()), Jump::target);
+                source.move_to(target)
+            })?;
         }
         let Self { sources, ranks, request, .. } = self;
         *ranks = sources.iter().map(|source| source.rank(request.reverse)).collect();
@@ -92,6 +97,20 @@ impl<'r, 's> Merge<'r, 's> {
     /// Those of [`Merge::start`].
     pub fn enter(&mut self, index: usize) -> Result<()> {
         self.attempt(index, |source, _| source.enter())?;
+        self.moved(index);
+        Ok(())
+    }
+
+    /// Moves a source over versions that are hidden.
+    ///
+    /// # Errors
+    /// Those of [`Merge::start`]; `Corrupt` if the source does not come as far as that.
+    pub fn jump(&mut self, index: usize, jump: &Jump) -> Result<()> {
+        self.attempt(index, |source, _| source.move_to(jump.target()))?;
+        let key = self.sources.get(index).and_then(Source::key);
+        if key.is_some_and(|key| !jump.allows(key)) {
+            return Err(out_of_order());
+        }
         self.moved(index);
         Ok(())
     }

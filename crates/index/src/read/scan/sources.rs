@@ -1,5 +1,6 @@
 //! The sorted sequences of versions that a scan merges.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use esker_format::data::Data;
@@ -8,13 +9,16 @@ use esker_format::key;
 use esker_substrate::error::Result;
 use esker_substrate::memtable::{Leaves, Place};
 
+use super::jump::Jump;
 use super::{Changed, Scan, ScanBatch, ScanRequest};
 use crate::read::heat::Heat;
 use crate::read::operands::Operator;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::run::consumed::Consumed;
+use crate::run::cursor::Target;
 use crate::run::data_cursor::{CursorResult, DataCursor};
 use crate::run::held_blocks::HeldBlocks;
+use crate::run::numbers::Numbers;
 use crate::run::tree::{BlockReader, Tree};
 
 /// One run of versions, newest run first in the list of sources.
@@ -33,6 +37,10 @@ pub struct Source<'a> {
     pub(super) head: u64,
     /// The number of the current version.
     pub(super) seq: Seq,
+    /// The numbers of the run, where they are known.
+    pub(super) numbers: Option<Cow<'a, Numbers>>,
+    /// The jump with which the scan enters the run.
+    pub(super) entry: Option<Jump>,
 }
 
 enum Run<'a> {
@@ -55,13 +63,36 @@ impl<'a> Source<'a> {
         Self::standing_nowhere(Run::Memory { leaves, at: None, passed })
     }
 
-    pub(crate) const fn level(cursor: DataCursor<'a>) -> Self {
-        Self::standing_nowhere(Run::Level(cursor))
+    pub(crate) fn level(cursor: DataCursor<'a>) -> Self {
+        let numbers = Some(cursor.numbers());
+        Self { numbers, ..Self::standing_nowhere(Run::Level(cursor)) }
     }
 
     const fn standing_nowhere(run: Run<'a>) -> Self {
-        let (has_key, is_bound, is_missed) = (false, false, false);
-        Self { run, has_key, is_bound, is_missed, key: Vec::new(), head: 0, seq: Seq(0) }
+        Self {
+            run,
+            has_key: false,
+            is_bound: false,
+            is_missed: false,
+            key: Vec::new(),
+            head: 0,
+            seq: Seq(0),
+            numbers: None,
+            entry: None,
+        }
+    }
+
+    /// Moves to `target`; without one, nothing is left.
+    pub(super) fn move_to(&mut self, target: Option<Target<'_>>) -> CursorResult<()> {
+        match target {
+            Some(Target::At(key, seq)) => self.seek(key, seq),
+            Some(Target::Before(key, seq)) => self.seek_back(Some((key, seq))),
+            Some(Target::Last) => self.seek_back(None),
+            None => {
+                (self.has_key, self.is_bound) = (false, false);
+                Ok(())
+            }
+        }
     }
 
     /// The run's current key, if it has one.
