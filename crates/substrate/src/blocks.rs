@@ -308,6 +308,17 @@ impl BlockStore {
         }
     }
 
+    /// Adds a block that was just written to the cache, if there is room that nothing else takes.
+    /// Costs a checksum and a copy of the block, if so, and no I/O.
+    pub fn admit(&self, keyspace: KeyspaceId, ptr: &BlockPtr, bytes: &[u8]) {
+        if self.cache.has_room(bytes.len())
+            && let Ok(layout) = self.verify(keyspace, ptr, bytes)
+            && let Ok(block) = self.in_memory(ptr, bytes.into(), layout)
+        {
+            self.cache.insert(ptr, &Arc::new(block));
+        }
+    }
+
     /// Whether a block is in the cache.
     #[must_use]
     pub fn is_cached(&self, ptr: &BlockPtr) -> bool {

@@ -1,7 +1,8 @@
-//! The block cache: verified blocks by address and generation.
+//! The block cache: verified blocks by address, generation and checksum.
 //!
 //! The generation is part of the key, so a block that was freed and rewritten is never served with
-//! its former contents; stale entries age out.
+//! its former contents; stale entries age out. The checksum is, because a merge that failed and is
+//! repeated may write something else at the same place with the same generation.
 
 use std::sync::Arc;
 
@@ -48,8 +49,15 @@ struct ByLength;
 /// Memory of a cached block in addition to its bytes.
 const ENTRY_BYTES: u64 = 160;
 
-impl quick_cache::Weighter<(u64, u64), Arc<CachedBlock>> for ByLength {
-    fn weight(&self, _: &(u64, u64), block: &Arc<CachedBlock>) -> u64 {
+/// The share of the cache that is left to what is read, as a divisor, when written blocks enter.
+/// The cache has parts, and one may be full before all are.
+const READ_SHARE: u64 = 8;
+
+/// Sector, generation and checksum.
+type Key = (u64, u64, u32);
+
+impl quick_cache::Weighter<Key, Arc<CachedBlock>> for ByLength {
+    fn weight(&self, _: &Key, block: &Arc<CachedBlock>) -> u64 {
         block.bytes.len() as u64 + ENTRY_BYTES
     }
 }
@@ -57,11 +65,11 @@ impl quick_cache::Weighter<(u64, u64), Arc<CachedBlock>> for ByLength {
 /// Verified blocks within a number of bytes: as long as they are in memory, not as they are stored.
 #[derive(Debug)]
 pub struct BlockCache {
-    blocks: quick_cache::sync::Cache<(u64, u64), Arc<CachedBlock>, ByLength>,
+    blocks: quick_cache::sync::Cache<Key, Arc<CachedBlock>, ByLength>,
 }
 
-const fn cache_key(ptr: &BlockPtr) -> (u64, u64) {
-    (ptr.sector, ptr.generation.0)
+const fn cache_key(ptr: &BlockPtr) -> Key {
+    (ptr.sector, ptr.generation.0, ptr.crc)
 }
 
 impl BlockCache {
@@ -85,6 +93,17 @@ impl BlockCache {
     /// Adds a block.
     pub fn insert(&self, ptr: &BlockPtr, block: &Arc<CachedBlock>) {
         self.blocks.insert(cache_key(ptr), Arc::clone(block));
+    }
+
+    /// Whether `bytes` more would enter without taking the place of other blocks.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let capacity = self.blocks.capacity();
+        self.bytes() + bytes as u64 + ENTRY_BYTES <= capacity - capacity / READ_SHARE
+    }
+
+    /// Removes a block, if it is there.
+    pub fn remove(&self, ptr: &BlockPtr) {
+        self.blocks.remove(&cache_key(ptr));
     }
 
     /// Hits and misses so far.

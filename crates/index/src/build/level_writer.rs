@@ -112,6 +112,7 @@ impl LevelWriter {
     /// An empty level.
     pub(crate) fn new(start: LevelStart, out: ExtentWriter) -> Self {
         let out = out.compressing(start.codec);
+        let out = if start.fences_only { out } else { out.entering_cache() };
         let builder = BlockBuilder::new(start.codec.target_bytes());
         Self {
             rank: start.rank,

@@ -39,6 +39,9 @@ pub struct ExtentWriter {
     written: u64,
     buffer: CountedBuf,
     filled: usize,
+    /// The blocks in the buffer and where they begin in it, if they enter the cache when they are
+    /// written.
+    entering: Option<Vec<(BlockPtr, usize)>>,
     packer: Packer,
     /// Every block has its units to itself, and any gap will do.
     has_own_units: bool,
@@ -71,6 +74,7 @@ impl ExtentWriter {
             written: 0,
             buffer: CountedBuf::new(),
             filled: 0,
+            entering: None,
             packer: Packer::default(),
             has_own_units: false,
         }
@@ -79,6 +83,12 @@ impl ExtentWriter {
     /// The same, for blocks that `codec` compresses.
     pub(crate) fn compressing(mut self, codec: Codec) -> Self {
         self.packer = Packer::new(codec);
+        self
+    }
+
+    /// The same, for blocks that readers will want: they enter the cache while it has room.
+    pub(crate) fn entering_cache(mut self) -> Self {
+        self.entering = Some(Vec::new());
         self
     }
 
@@ -105,6 +115,7 @@ impl ExtentWriter {
         };
         let place = self.buffer.get_mut(self.filled..self.filled + bytes).unwrap_or_default();
         let finished = builder.finish_packed(identity, &self.packer, place);
+        let at = self.filled;
         self.filled += bytes;
         if self.has_own_units {
             let end = self.filled.next_multiple_of(UNIT_BYTES as usize);
@@ -113,6 +124,9 @@ impl ExtentWriter {
         }
         let sectors = (bytes as u64 / SECTOR_BYTES) as u16;
         let ptr = BlockPtr { sector, sectors, crc: finished.crc, generation };
+        if let Some(entering) = &mut self.entering {
+            entering.push((ptr, at));
+        }
         Ok((ptr, finished))
     }
 
@@ -158,8 +172,19 @@ impl ExtentWriter {
             self.reader.blocks.write_raw(extent.offset() + self.written, bytes, self.purpose)?;
             self.written += whole as u64;
             self.filled = 0;
+            self.enter_cache();
         }
         Ok(())
+    }
+
+    /// Has the blocks of the buffer, which are written, enter the cache.
+    fn enter_cache(&mut self) {
+        let Self { entering, buffer, reader, .. } = self;
+        for (ptr, at) in entering.iter_mut().flat_map(|entering| entering.drain(..)) {
+            if let Some(bytes) = buffer.get(at..at + ptr.bytes()) {
+                reader.blocks.admit(reader.keyspace, &ptr, bytes);
+            }
+        }
     }
 
     /// Writes the buffer and frees the unused end of the extent. May be repeated.

@@ -63,7 +63,8 @@ impl Replaced {
 
 /// The writer of nodes.
 pub(super) fn writer(reader: &BlockReader, generation: &OneGeneration) -> ExtentWriter {
-    ExtentWriter::new(reader, Purpose::Merge, generation, 1 << 20, Vec::new()).with_own_units()
+    let out = ExtentWriter::new(reader, Purpose::Merge, generation, 1 << 20, Vec::new());
+    out.with_own_units().entering_cache()
 }
 
 /// A record names what was written.

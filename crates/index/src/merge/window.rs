@@ -81,9 +81,11 @@ impl Window {
         self.range_of(ptr).and_then(|range| self.buffer.get(range)).unwrap_or_default()
     }
 
-    /// Checks that the bytes read are the block, and decompresses it.
+    /// Checks that the bytes read are the block, and decompresses it. Takes it out of the cache:
+    /// what the merge writes has its place.
     pub(crate) fn verify(&mut self, reader: &BlockReader, ptr: &BlockPtr) -> Result<BlockLayout> {
         let layout = reader.blocks.verify(reader.keyspace, ptr, self.bytes(ptr))?;
+        reader.blocks.cache().remove(ptr);
         if layout.is_packed() {
             let mut unpacked = std::mem::take(&mut self.unpacked);
             reader.blocks.unpack(ptr, self.bytes(ptr), &layout, &mut unpacked)?;

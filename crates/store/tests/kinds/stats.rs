@@ -142,3 +142,34 @@ fn a_backup_under_way_is_seen() {
     assert!(told.recv().unwrap().backup);
     assert!(!db.stats().unwrap().pins.backup);
 }
+
+/// Reads of the device for lookups of all keys.
+fn reads_of_all(db: &Db, keyspace: &Keyspace, keys: u32) -> u64 {
+    let reads = || {
+        let stats = db.stats().unwrap();
+        stats.io.iter().filter(|row| row.purpose == "user").map(|row| row.reads).sum::<u64>()
+    };
+    let before = reads();
+    for key in 0..keys {
+        assert!(keyspace.get(key.to_be_bytes()).unwrap().is_some());
+    }
+    reads() - before
+}
+
+#[test]
+fn what_a_compaction_writes_is_in_the_cache_while_that_has_room() {
+    const KEYS: u32 = 20_000;
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::builder(folder.path()).memory_budget(32 << 20).open().unwrap();
+    let keyspace = db.keyspace("a", options()).unwrap();
+    for byte in 1..6 {
+        fill(&keyspace, 0..KEYS, byte);
+        db.compact().unwrap();
+        let reads = reads_of_all(&db, &keyspace, KEYS);
+        assert!(reads <= 20, "{reads} reads after compaction {byte}");
+    }
+    db.close().unwrap();
+    let db = Db::builder(folder.path()).memory_budget(32 << 20).open().unwrap();
+    let keyspace = db.keyspace("a", options()).unwrap();
+    assert!(reads_of_all(&db, &keyspace, KEYS) > 100, "a store that was opened is cold");
+}
