@@ -10,6 +10,8 @@ use crate::lsm::Compaction;
 use crate::lsm::policy::Policy;
 
 const MEMTABLE: u64 = 64 * 1024;
+/// Less than the index, so that scans read.
+const CACHE: u64 = 1 << 20;
 
 fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
@@ -18,7 +20,7 @@ fn key(number: u64) -> [u8; 8] {
 /// An index of 40,000 keys, each written twice in no order, with runs.
 fn filled(policy: Policy, read_worth_bytes: u64) -> Subject {
     let compaction = Compaction { policy, read_worth_bytes, ..Compaction::DEFAULT };
-    let mut subject = Subject::lsm(Options { compaction, ..options(MEMTABLE) }, 1 << 24);
+    let mut subject = Subject::lsm(Options { compaction, ..options(MEMTABLE) }, CACHE);
     for number in 0..80_000_u64 {
         subject.write(&key(number * 7_919 % 40_000), Some(&[number as u8; 60]));
         if subject.tree.is_full() {
