@@ -42,7 +42,7 @@ pub(crate) struct Range {
 
 /// The source of the entries.
 pub(crate) enum Source {
-    Range(esker::Range),
+    Range(Box<esker::Range>),
     Rest(Rest),
 }
 

@@ -105,7 +105,7 @@ impl View {
                 return Ok(Source::Rest(Rest { ongoing, keyspace, start, end }));
             }
         };
-        range.map(Source::Range)
+        range.map(|range| Source::Range(Box::new(range)))
     }
 
     fn prefix(self, py: Python<'_>, prefix: &[u8]) -> PyResult<Source> {
@@ -119,7 +119,7 @@ impl View {
                 return self.range(py, (End::Included(prefix), end));
             }
         };
-        range.map(Source::Range)
+        range.map(|range| Source::Range(Box::new(range)))
     }
 }
 
