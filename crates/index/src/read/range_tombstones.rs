@@ -14,7 +14,7 @@
 //! anything older any more, and everything older was on the device or part of the merge: then
 //! nothing is left that it hides.
 //!
-//! Invariant (ordered ranges): see [`set`].
+//! Invariant (ordered ranges): see `set`.
 //! Invariant (needed tombstones): of a range's tombstones those are kept that a reader may need:
 //! the newest one at or before each live snapshot and the visible number, and all newer ones.
 //! Invariant: every range tombstone up to the number at which a memtable was frozen is in the set
