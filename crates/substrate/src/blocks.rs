@@ -308,10 +308,10 @@ impl BlockStore {
         }
     }
 
-    /// Adds a block that was just written to the cache, if there is room that nothing else takes.
-    /// Costs a checksum and a copy of the block, if so, and no I/O.
-    pub fn admit(&self, keyspace: KeyspaceId, ptr: &BlockPtr, bytes: &[u8]) {
-        if self.cache.has_room(bytes.len())
+    /// Adds a block that was just written to the cache, if there is room within `most` bytes that
+    /// nothing else takes. Costs a checksum and a copy of the block, if so, and no I/O.
+    pub fn admit(&self, keyspace: KeyspaceId, ptr: &BlockPtr, bytes: &[u8], most: u64) {
+        if self.cache.has_room(bytes.len(), most)
             && let Ok(layout) = self.verify(keyspace, ptr, bytes)
             && let Ok(block) = self.in_memory(ptr, bytes.into(), layout)
         {

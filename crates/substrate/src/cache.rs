@@ -51,7 +51,7 @@ const ENTRY_BYTES: u64 = 160;
 
 /// The share of the cache that is left to what is read, as a divisor, when written blocks enter.
 /// The cache has parts, and one may be full before all are.
-const READ_SHARE: u64 = 8;
+const READ_SHARE: u64 = 4;
 
 /// Sector, generation and checksum.
 type Key = (u64, u64, u32);
@@ -95,9 +95,10 @@ impl BlockCache {
         self.blocks.insert(cache_key(ptr), Arc::clone(block));
     }
 
-    /// Whether `bytes` more would enter without taking the place of other blocks.
-    pub fn has_room(&self, bytes: usize) -> bool {
-        let capacity = self.blocks.capacity();
+    /// Whether `bytes` more would enter without taking the place of other blocks, if the cache had
+    /// `most` bytes at most.
+    pub fn has_room(&self, bytes: usize, most: u64) -> bool {
+        let capacity = self.blocks.capacity().min(most);
         self.bytes() + bytes as u64 + ENTRY_BYTES <= capacity - capacity / READ_SHARE
     }
 

@@ -22,8 +22,7 @@ use std::time::Duration;
 
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompactionStyle,
-    DBCompressionType, DBRawIterator, DEFAULT_COLUMN_FAMILY_NAME, Options, WaitForCompactOptions,
-    WriteOptions,
+    DBCompressionType, DBRawIterator, Options, WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 
 use crate::system::{Durability, Error, Figures, Held, Name, Result, System};
@@ -143,9 +142,9 @@ impl System for Rocksdb {
     }
 
     fn remove_range(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        let handle = self.db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
-        let unable = Error::Unable { system: "rocksdb", what: "find its default column family" };
-        self.db.delete_range_cf(handle.ok_or(unable)?, from, to).map_err(failed)
+        let mut batch = WriteBatch::default();
+        batch.delete_range(from, to);
+        self.db.write(batch).map_err(failed)
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {

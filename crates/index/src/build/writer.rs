@@ -177,12 +177,14 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// Has the blocks of the buffer, which are written, enter the cache.
+    /// Has the blocks of the buffer, which are written, enter the cache: never in memory that
+    /// memtables may want, because what is freed for them is not always returned to the system.
     fn enter_cache(&mut self) {
         let Self { entering, buffer, reader, .. } = self;
+        let most = reader.budget.cache_beside_memtables();
         for (ptr, at) in entering.iter_mut().flat_map(|entering| entering.drain(..)) {
             if let Some(bytes) = buffer.get(at..at + ptr.bytes()) {
-                reader.blocks.admit(reader.keyspace, &ptr, bytes);
+                reader.blocks.admit(reader.keyspace, &ptr, bytes, most);
             }
         }
     }
