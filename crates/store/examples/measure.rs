@@ -234,12 +234,15 @@ fn wait_until_idle(db: &Db) -> Result<(), Box<dyn Error>> {
     db.flush()?;
     let written =
         || -> esker::Result<u64> { Ok(db.stats()?.io.iter().map(|row| row.bytes_written).sum()) };
-    let mut last = None;
-    while last != Some(written()?) {
-        last = Some(written()?);
+    let mut last = written()?;
+    loop {
         thread::sleep(Duration::from_secs(1));
+        let now = written()?;
+        if now == last {
+            return Ok(());
+        }
+        last = now;
     }
-    Ok(())
 }
 
 fn lookups(count: u64) -> Result<(), Box<dyn Error>> {

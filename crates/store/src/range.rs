@@ -48,17 +48,23 @@ pub struct Range {
     /// `true`, all keys.
     changed_since: Option<(Seq, bool)>,
     rest: Option<Interval>,
-    front: EntriesIter,
-    back: EntriesIter,
-    /// Blocks in memory that the next batch of each end begins with.
-    held_front: HeldBlocks,
-    held_back: HeldBlocks,
+    front: End,
+    back: End,
     batch_entries: usize,
     /// The number of entries requested so far. The next batch is as large as all before it, so that
     /// at most half of what is read is not used.
     fetched_entries: usize,
     skip_damaged: bool,
     damaged: Vec<DamagedRange>,
+}
+
+/// What was fetched from one end.
+#[derive(Default)]
+struct End {
+    /// The entries that are left of it.
+    entries: EntriesIter,
+    /// Blocks in memory that the next batch begins with.
+    held: HeldBlocks,
 }
 
 /// A part of the key space that could not be read.
@@ -192,10 +198,8 @@ impl Range {
             point,
             changed_since: None,
             rest: Some(interval).filter(|interval| !interval.is_empty()),
-            front: EntriesIter::default(),
-            back: EntriesIter::default(),
-            held_front: HeldBlocks::default(),
-            held_back: HeldBlocks::default(),
+            front: End::default(),
+            back: End::default(),
             batch_entries: BATCH_ENTRIES_FIRST,
             fetched_entries: 0,
             skip_damaged: false,
@@ -256,25 +260,26 @@ impl Range {
         &self.damaged
     }
 
+    const fn end_mut(&mut self, reverse: bool) -> &mut End {
+        if reverse { &mut self.back } else { &mut self.front }
+    }
+
     /// Fetches from one end until there is an entry or nothing is left.
     fn fetch(&mut self, reverse: bool) -> Result<()> {
-        while let Some(rest) = &self.rest {
-            // The last batch of this end is empty: its memory is not needed beside the next one.
-            *if reverse { &mut self.back } else { &mut self.front } = EntriesIter::default();
-            let mut held =
-                std::mem::take(if reverse { &mut self.held_back } else { &mut self.held_front });
+        while self.rest.is_some() {
+            // The last batch is empty: its memory is not needed while the next one is read.
+            let End { mut held, .. } = std::mem::take(self.end_mut(reverse));
+            let Some(rest) = &self.rest else { break };
             let batch = self.read_batch(rest, reverse, &mut held)?;
-            *if reverse { &mut self.held_back } else { &mut self.held_front } = held;
             self.fetched_entries = self.fetched_entries.saturating_add(self.batch_entries);
             self.batch_entries = self.fetched_entries.min(BATCH_ENTRIES_MAX);
             for range in batch.damaged {
                 self.note_damage(range.from, range.to, range.error.into());
             }
             self.rest = batch.resume.and_then(|bound| self.remaining(bound, reverse));
-            let entries = batch.entries.into_iter();
-            let is_empty = entries.len() == 0;
-            *if reverse { &mut self.back } else { &mut self.front } = entries;
-            if !is_empty {
+            let end = self.end_mut(reverse);
+            *end = End { entries: batch.entries.into_iter(), held };
+            if end.entries.len() > 0 {
                 return Ok(());
             }
         }
@@ -288,24 +293,17 @@ impl Range {
         held: &mut HeldBlocks,
     ) -> Result<ScanBatch> {
         let _open = self.shared.enter()?;
+        let mut read = |skip_damaged| {
+            follow::reading(&self.shared, || self.read_once(rest, reverse, skip_damaged, held))
+        };
         if self.skip_damaged && self.shared.follower.is_some() {
             // Space that was used again is not damage: only what stays is passed over.
-            let whole = self.read_entered(rest, reverse, false, held);
+            let whole = read(false);
             if !matches!(whole, Err(Error::Damaged { .. })) {
                 return whole;
             }
         }
-        self.read_entered(rest, reverse, self.skip_damaged, held)
-    }
-
-    fn read_entered(
-        &self,
-        rest: &Interval,
-        reverse: bool,
-        skip_damaged: bool,
-        held: &mut HeldBlocks,
-    ) -> Result<ScanBatch> {
-        follow::reading(&self.shared, || self.read_once(rest, reverse, skip_damaged, held))
+        read(self.skip_damaged)
     }
 
     fn read_once(
@@ -365,15 +363,11 @@ impl Range {
         // Also for what is in memory: a child by `fork` is answered nothing.
         self.shared.check_process()?;
         loop {
-            let left = if reverse { self.back.len() } else { self.front.len() };
-            if left == 0 {
+            if self.end_mut(reverse).entries.len() == 0 {
                 self.fetch(reverse)?;
             }
-            let found = if reverse {
-                self.back.next().or_else(|| self.front.next_back())
-            } else {
-                self.front.next().or_else(|| self.back.next_back())
-            };
+            let found = self.end_mut(reverse).entries.next();
+            let found = found.or_else(|| self.end_mut(!reverse).entries.next_back());
             let (key, value) = match found {
                 None => return Ok(None),
                 Some((key, Value::Inline(value))) => return Ok(Some((key, value))),
@@ -401,9 +395,7 @@ impl Range {
 
     fn finish(&mut self) {
         self.rest = None;
-        self.front = EntriesIter::default();
-        self.back = EntriesIter::default();
-        (self.held_front, self.held_back) = (HeldBlocks::default(), HeldBlocks::default());
+        (self.front, self.back) = (End::default(), End::default());
     }
 }
 

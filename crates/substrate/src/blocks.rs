@@ -251,6 +251,17 @@ impl BlockStore {
         self.in_memory(ptr, bytes, verified?)
     }
 
+    /// The block that `bytes` are, verified, as the cache holds it.
+    fn verified(
+        &self,
+        keyspace: KeyspaceId,
+        ptr: &BlockPtr,
+        bytes: Box<[u8]>,
+    ) -> Result<Arc<CachedBlock>> {
+        let layout = self.verify(keyspace, ptr, &bytes)?;
+        self.in_memory(ptr, bytes, layout).map(Arc::new)
+    }
+
     /// A verified block as the cache holds it.
     fn in_memory(
         &self,
@@ -300,22 +311,28 @@ impl BlockStore {
         let results = self.file.read_many(&mut requests, purpose);
         for ((ptr, bytes), result) in wanted.into_iter().zip(buffers).zip(results) {
             if result.is_ok()
-                && let Ok(layout) = self.verify(keyspace, ptr, &bytes)
-                && let Ok(block) = self.in_memory(ptr, bytes, layout)
+                && let Ok(block) = self.verified(keyspace, ptr, bytes)
             {
-                self.cache.insert(ptr, &Arc::new(block));
+                self.cache.insert(ptr, &block);
             }
         }
     }
 
-    /// Adds a block that was just written to the cache, if there is room within `most` bytes that
-    /// nothing else takes. Costs a checksum and a copy of the block, if so, and no I/O.
-    pub fn admit(&self, keyspace: KeyspaceId, ptr: &BlockPtr, bytes: &[u8], most: u64) {
-        if self.cache.has_room(bytes.len(), most)
-            && let Ok(layout) = self.verify(keyspace, ptr, bytes)
-            && let Ok(block) = self.in_memory(ptr, bytes.into(), layout)
-        {
-            self.cache.insert(ptr, &Arc::new(block));
+    /// Adds blocks that were just written to the cache, as long as there is room within `most`
+    /// bytes that nothing else takes. Costs a checksum and a copy of each, and no I/O.
+    pub fn admit<'b>(
+        &self,
+        keyspace: KeyspaceId,
+        written: impl IntoIterator<Item = (BlockPtr, &'b [u8])>,
+        most: u64,
+    ) {
+        let mut room = self.cache.room(most);
+        for (ptr, bytes) in written {
+            let Some(left) = room.checked_sub(CachedBlock::weight_of(bytes.len())) else { break };
+            room = left;
+            if let Ok(block) = self.verified(keyspace, &ptr, bytes.into()) {
+                self.cache.insert(&ptr, &block);
+            }
         }
     }
 

@@ -96,7 +96,7 @@ impl Budget {
 
     /// What the block cache may have when memtables take all of their share, in bytes.
     #[must_use]
-    pub fn cache_beside_memtables(&self) -> u64 {
+    pub fn cache_without_lending(&self) -> u64 {
         let others = self.used_bytes(Part::Fences).saturating_add(self.used_bytes(Part::Cache));
         let rest = self.total_bytes - self.share_bytes(Part::Memtables);
         rest.saturating_sub(others)

@@ -24,6 +24,12 @@ impl CachedBlock {
         Self { bytes, layout }
     }
 
+    /// The memory that a block of so many bytes takes in the cache.
+    #[must_use]
+    pub const fn weight_of(bytes: usize) -> u64 {
+        bytes as u64 + ENTRY_BYTES
+    }
+
     /// Bytes of the block.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -58,7 +64,7 @@ type Key = (u64, u64, u32);
 
 impl quick_cache::Weighter<Key, Arc<CachedBlock>> for ByLength {
     fn weight(&self, _: &Key, block: &Arc<CachedBlock>) -> u64 {
-        block.bytes.len() as u64 + ENTRY_BYTES
+        CachedBlock::weight_of(block.bytes.len())
     }
 }
 
@@ -95,11 +101,11 @@ impl BlockCache {
         self.blocks.insert(cache_key(ptr), Arc::clone(block));
     }
 
-    /// Whether `bytes` more would enter without taking the place of other blocks, if the cache had
-    /// `most` bytes at most.
-    pub fn has_room(&self, bytes: usize, most: u64) -> bool {
+    /// The bytes of written blocks that would enter without taking the place of other blocks, if
+    /// the cache had `most` bytes at most. Asks each part of the cache.
+    pub fn room(&self, most: u64) -> u64 {
         let capacity = self.blocks.capacity().min(most);
-        self.bytes() + bytes as u64 + ENTRY_BYTES <= capacity - capacity / READ_SHARE
+        (capacity - capacity / READ_SHARE).saturating_sub(self.bytes())
     }
 
     /// Removes a block, if it is there.

@@ -5,9 +5,9 @@
 pub enum Scale {
     /// Seconds in all: shows that everything runs, and nothing else.
     Tiny,
-    /// Minutes: 200,000 entries and 4 MiB of memory. Ratios are rough.
+    /// Minutes. Ratios are rough.
     Small,
-    /// An hour or two: 5 million entries and 64 MiB of memory. The bars are made for this one.
+    /// An hour or two. The bars are made for this one.
     Full,
 }
 

@@ -80,14 +80,14 @@ pub enum Request {
 
 /// The requests of one of several threads, without end.
 ///
-/// Invariant: every number that is read is below `entries`, or was inserted by this thread before.
+/// Invariant: every number that is read was there at the beginning, or was inserted by this thread
+/// before.
 #[derive(Clone, Debug)]
 pub struct Requests {
     workload: Workload,
     random: Random,
     zipf: Zipf,
     scatter: Scatter,
-    entries: u64,
     thread: u64,
     threads: u64,
     inserted: u64,
@@ -95,28 +95,20 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// The requests of thread `thread` of `threads` to `entries` numbers that are there. Threads
-    /// insert different numbers.
+    /// The requests of thread `thread` of `threads` to the numbers of `zipf`, which are there.
+    /// Threads insert different numbers.
     #[must_use]
     pub fn new(workload: Workload, zipf: Zipf, (thread, threads): (u64, u64), seed: u64) -> Self {
-        let entries = zipf.count;
         Self {
             workload,
             random: Random::new(seed),
             zipf,
-            scatter: Scatter::new(entries, 0x7963_7362),
-            entries,
+            scatter: Scatter::new(zipf.count, 0x7963_7362),
             thread,
             threads,
             inserted: 0,
             version: 0,
         }
-    }
-
-    /// Numbers inserted so far.
-    #[must_use]
-    pub const fn inserted(&self) -> u64 {
-        self.inserted
     }
 
     fn popular(&mut self) -> u64 {
@@ -128,13 +120,13 @@ impl Requests {
         let age = self.zipf.rank(&mut self.random);
         match self.inserted.checked_sub(age + 1) {
             Some(place) => self.own(place),
-            None => self.entries + self.inserted - 1 - age,
+            None => self.zipf.count + self.inserted - 1 - age,
         }
     }
 
     /// The number that this thread inserts after `place` others.
     const fn own(&self, place: u64) -> u64 {
-        self.entries + place * self.threads + self.thread
+        self.zipf.count + place * self.threads + self.thread
     }
 
     fn insert(&mut self) -> Request {

@@ -25,7 +25,7 @@ durable, also if this command is interrupted, killed or fails.
 
 Copied data is verified with its checksums. Data that the older backup already has is not read
 again; `esker check DEST` reads all of it. A store that a program has open is copied as of one
-moment, beside that program, which is not kept waiting.
+moment, and the program does not wait for it.
 
 With --json, prints one object: "seq" is the sequence number of the backup, "run" counts the
 backups to DEST, "bytes_read" and "bytes_written" are the I/O of this one, "bytes_reused" is the

@@ -181,12 +181,10 @@ impl ExtentWriter {
     /// memtables may want, because what is freed for them is not always returned to the system.
     fn enter_cache(&mut self) {
         let Self { entering, buffer, reader, .. } = self;
-        let most = reader.budget.cache_beside_memtables();
-        for (ptr, at) in entering.iter_mut().flat_map(|entering| entering.drain(..)) {
-            if let Some(bytes) = buffer.get(at..at + ptr.bytes()) {
-                reader.blocks.admit(reader.keyspace, &ptr, bytes, most);
-            }
-        }
+        let Some(entering) = entering else { return };
+        let most = reader.budget.cache_without_lending();
+        let bytes = |(ptr, at): (BlockPtr, usize)| Some((ptr, buffer.get(at..at + ptr.bytes())?));
+        reader.blocks.admit(reader.keyspace, entering.drain(..).filter_map(bytes), most);
     }
 
     /// Writes the buffer and frees the unused end of the extent. May be repeated.

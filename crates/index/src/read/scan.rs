@@ -278,7 +278,7 @@ impl<'r, 's> Scan<'r, 's> {
         }
         let (entries, damaged) = (self.entries, self.merge.damaged);
         if resume.is_some() {
-            // Those that sources stand in come first: they are certain to be wanted.
+            // The current blocks of sources come first: they are certain to be wanted.
             let sources = self.merge.sources.into_iter();
             let ahead: Vec<_> = sources.map(|source| source.release(self.held)).collect();
             ahead.into_iter().for_each(|blocks| self.held.extend(blocks));
@@ -299,7 +299,7 @@ impl<'r, 's> Scan<'r, 's> {
         }
     }
 
-    /// The jump of a source, which stands on `key`, over what range tombstones hide in it.
+    /// The jump of a source at `key` over what range tombstones hide in it.
     #[inline]
     fn jump(&mut self, index: usize, key: &[u8]) -> Option<Jump> {
         let newest = self.removed.newest(key);

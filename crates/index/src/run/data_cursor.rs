@@ -452,7 +452,7 @@ impl<'a> DataCursor<'a> {
         self.held.put(ptr, block);
     }
 
-    /// Adds the block that the cursor stands in to `held`. Returns those that it has not read.
+    /// Adds the cursor's current block to `held`. Returns those that it has not read.
     pub(crate) fn release(self, held: &mut HeldBlocks) -> HeldBlocks {
         if let Some((fence, block, _)) = self.at
             && let Ok(ptr) = fence.ptr()

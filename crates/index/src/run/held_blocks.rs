@@ -1,5 +1,6 @@
-//! Blocks that a scan holds from one of its batches to the next: those that it stands in, and those
-//! that were read ahead. They are in memory only: no space of the data file is kept for them.
+//! Blocks that a scan holds from one of its batches to the next: the current ones of its sources,
+//! and those that were read ahead. They are in memory only: no space of the data file is kept for
+//! them.
 //!
 //! A block is held under its pointer, which has its generation and checksum, so that what is held
 //! is the block that a later view leads to, or is not asked for.

@@ -9,7 +9,7 @@
 //! Invariant: of equals the earlier source wins. Sources are the newest first.
 
 /// No source: beaten by every other.
-const NOBODY: usize = usize::MAX;
+const NO_SOURCE: usize = usize::MAX;
 
 /// The order of sources by their positions.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Tournament {
     /// For this many sources; `beats` tells whether one is before another.
     pub fn new(sources: usize, beats: impl Fn(usize, usize) -> bool) -> Self {
         let leaves = sources.next_power_of_two();
-        let mut nodes = vec![NOBODY; 2 * leaves];
+        let mut nodes = vec![NO_SOURCE; 2 * leaves];
         for (source, leaf) in nodes.iter_mut().skip(leaves).take(sources).enumerate() {
             *leaf = source;
         }
@@ -35,7 +35,7 @@ impl Tournament {
 
     /// The source that is first.
     pub fn first(&self) -> Option<usize> {
-        self.nodes.get(1).copied().filter(|first| *first != NOBODY)
+        self.nodes.get(1).copied().filter(|first| *first != NO_SOURCE)
     }
 
     /// A source has moved.
@@ -43,9 +43,9 @@ impl Tournament {
     pub fn moved(&mut self, source: usize, beats: impl Fn(usize, usize) -> bool) {
         let (mut node, mut winner) = (self.leaves + source, source);
         while node > 1 {
-            let other = self.nodes.get(node ^ 1).copied().unwrap_or(NOBODY);
+            let other = self.nodes.get(node ^ 1).copied().unwrap_or(NO_SOURCE);
             let is_later = node & 1 == 1;
-            let stays = other == NOBODY
+            let stays = other == NO_SOURCE
                 || if is_later { beats(winner, other) } else { !beats(other, winner) };
             if !stays {
                 winner = other;
@@ -58,9 +58,9 @@ impl Tournament {
     }
 
     fn play(&mut self, node: usize, beats: &impl Fn(usize, usize) -> bool) {
-        let child = |at: usize| self.nodes.get(at).copied().unwrap_or(NOBODY);
+        let child = |at: usize| self.nodes.get(at).copied().unwrap_or(NO_SOURCE);
         let (earlier, later) = (child(2 * node), child(2 * node + 1));
-        let is_later = later != NOBODY && (earlier == NOBODY || beats(later, earlier));
+        let is_later = later != NO_SOURCE && (earlier == NO_SOURCE || beats(later, earlier));
         if let Some(winner) = self.nodes.get_mut(node) {
             *winner = if is_later { later } else { earlier };
         }

@@ -10,7 +10,6 @@ use esker_format::ptr::BlockPtr;
 
 use super::BlockStore;
 use crate::cache::CachedBlock;
-use crate::error::Result;
 
 /// Most bytes of one read.
 const READ_BYTES_MAX: usize = 64 << 10;
@@ -79,23 +78,13 @@ impl BlockStore {
                 let (bytes, behind) = rest.split_at_checked(ptr.bytes()).unwrap_or_default();
                 rest = behind;
                 let block = Some(bytes).filter(|bytes| !bytes.is_empty());
-                let block = block.and_then(|bytes| self.verified(keyspace, ptr, bytes).ok());
+                let block = block.and_then(|bytes| self.verified(keyspace, ptr, bytes.into()).ok());
                 if let Some(block) = &block {
                     self.cache().insert(ptr, block);
                 }
                 keep(ptr, block);
             }
         }
-    }
-
-    fn verified(
-        &self,
-        keyspace: KeyspaceId,
-        ptr: &BlockPtr,
-        bytes: &[u8],
-    ) -> Result<Arc<CachedBlock>> {
-        let layout = self.verify(keyspace, ptr, bytes)?;
-        self.in_memory(ptr, bytes.into(), layout).map(Arc::new)
     }
 
     fn missing(&self, ptrs: &[BlockPtr]) -> Vec<Piece> {

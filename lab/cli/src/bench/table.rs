@@ -26,8 +26,11 @@ const SHOWN: [(Row, &[&str]); 18] = [
         &[
             "remove_p50_us",
             "remove_max_us",
+            "apart_p50_us",
+            "apart_p999_us",
             "first_p50_us",
             "first_max_us",
+            "reads_per_first",
             "written_per_byte",
             "peak_over_live",
             "queue_rate",

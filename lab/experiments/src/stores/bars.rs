@@ -149,7 +149,7 @@ pub const LSM: [Bar; 27] = [
 ];
 
 /// The bars of either kind: ahead of RocksDB in each of its settings.
-pub const BOTH: [Bar; 24] = [
+pub const BOTH: [Bar; 26] = [
     least(Row::LongScans, "rate", "scans of 10,000/s", TimesRocksdb(1.0)),
     least(Row::Lookups, "miss_rate", "lookups/s, absent keys", TimesRocksdb(1.0)),
     least(Row::Ycsb, "a_rate", "YCSB A, requests/s", TimesRocksdb(1.0)),
@@ -167,6 +167,8 @@ pub const BOTH: [Bar; 24] = [
     least(Row::Writers, "rate_8", "puts/s, 8 threads", TimesRocksdb(1.2)),
     most(Row::Removals, "remove_p50_us", "removals of a range, p50", Number(15.0)),
     most(Row::Removals, "remove_p999_us", "removals of a range, p99.9", Number(1000.0)),
+    most(Row::Removals, "apart_p50_us", "removals of 3,000 ranges, p50", Number(15.0)),
+    most(Row::Removals, "apart_p999_us", "removals of 3,000 ranges, p99.9", Number(1000.0)),
     most(Row::Removals, "first_max_us", "the first entry after one, longest", Number(1000.0)),
     most(Row::Removals, "queue_first_p99_us", "the first of a queue, p99", Number(50.0)),
     least(Row::Values1000, "get_rate", "lookups/s", TimesRocksdb(1.0)),

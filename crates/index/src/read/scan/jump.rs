@@ -40,7 +40,7 @@ impl Jump {
         }
     }
 
-    /// Whether a source that was moved may stand on `key`.
+    /// Whether a source that was moved may be at `key`.
     pub fn allows(&self, key: &[u8]) -> bool {
         match self {
             Self::To(to) => to.as_slice() <= key,
@@ -109,7 +109,7 @@ pub(super) fn at_start(
     }
 }
 
-/// The jump of a source with these numbers that stands on a removed `key`, if it has one.
+/// The jump of a source with these numbers at a removed `key`, if it has one.
 pub(super) fn from_key(
     request: &ScanRequest<'_>,
     removed: &RangeTombstones,
@@ -146,13 +146,15 @@ fn forward(
             }
         }
     }
+    if until <= key {
+        return None;
+    }
     let ends = match request.upper {
         Bound::Unbounded => false,
         Bound::Included(upper) => until > upper,
         Bound::Excluded(upper) => until >= upper,
     };
-    let jump = if ends { Jump::Out } else { Jump::To(until.to_vec()) };
-    (until > key).then_some(jump)
+    Some(if ends { Jump::Out } else { Jump::To(until.to_vec()) })
 }
 
 /// Over the keys before `until`, or before the end of all, that are hidden in a source.

@@ -142,8 +142,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Puts the block that the source stands in into `held`. Returns the others that it has in
-    /// memory.
+    /// Puts the source's current block into `held`. Returns the others that it has in memory.
     pub(super) fn release(self, held: &mut HeldBlocks) -> HeldBlocks {
         match self.run {
             Run::Level(cursor) => cursor.release(held),

@@ -10,7 +10,7 @@
 //! | [`lookups`], [`scans`] | reading |
 //! | [`ycsb`] | YCSB's workloads, with records of 116 and of 1,016 bytes |
 //! | [`writers`] | several threads that write |
-//! | [`removals`] | a time series whose oldest part is removed by range, and a queue |
+//! | [`removals`] | ranges that are removed, and a queue |
 //! | [`hot_scans`] | scans of a tenth of the keys, beside writes |
 //! | [`durable`] | puts that wait for the device |
 //! | [`compact`] | space after a full merge |
@@ -167,7 +167,7 @@ impl Row {
             Self::Ycsb => "YCSB A to F, 2 threads",
             Self::Ycsb1000 => "YCSB A to F with values of 1,000 bytes, 2 threads",
             Self::Writers => "buffered puts by 1, 4 and 8 threads",
-            Self::Removals => "the oldest fiftieth removed by range, 50 times; then a queue",
+            Self::Removals => "ranges removed: the oldest fiftieth 50 times, 3,000 apart; a queue",
             Self::HotScans => "scans of 100 in a tenth of the keys, 50 overwrites for each",
             Self::Durable => "durable single puts",
             Self::Compact => "after a full merge",
@@ -178,10 +178,11 @@ impl Row {
     /// Whether it begins with a folder that has no store.
     #[must_use]
     pub const fn begins_empty(self) -> bool {
-        use Row::{Load, MovingNormal, Removals, Reopen, Sequential};
-        use Row::{Values1000, Values4000, Ycsb1000};
-        let by_pattern = matches!(self, Values1000 | Values4000 | Sequential | MovingNormal);
-        by_pattern || matches!(self, Load | Reopen | Ycsb1000 | Removals)
+        let by_pattern = matches!(
+            self,
+            Self::Values1000 | Self::Values4000 | Self::Sequential | Self::MovingNormal
+        );
+        by_pattern || matches!(self, Self::Load | Self::Reopen | Self::Ycsb1000 | Self::Removals)
     }
 
     /// Whether a system takes part. redb cannot merge during a scan, and would write steadily for

@@ -1,33 +1,48 @@
-//! A time series whose oldest part is removed by range while new entries arrive, then a queue.
+//! Range deletes: the oldest part of a time series, then ranges that do not touch. Then a queue.
 //!
 //! The series holds as many entries as the load. Fifty times a fiftieth is appended and the
 //! oldest fiftieth removed by one range; then the first entry is read, which has to pass what was
-//! removed. The queue holds 5,000 entries, through which 20,000 go, one at a time: the first is
-//! found and removed, and one is appended.
+//! removed. Then 3,000 ranges are removed that do not touch, with a put before each. The queue
+//! holds 5,000 entries, through which 20,000 go, one at a time: the first is found and removed, and
+//! one is appended.
 
 use std::time::Instant;
 
 use esker_lab_measure::latency::Latencies;
 use esker_lab_result::Metrics;
 use esker_peers::Durability;
-use esker_workload::entry;
+use esker_workload::entry::{self, ENTRY_BYTES};
 
-use crate::stores::rows::{PROGRESS_EVERY, Run, insert, steady, user_bytes_of};
+use crate::stores::rows::{PROGRESS_EVERY, Run, grown, insert, steady};
 use crate::{Error, Result};
-use esker_workload::Request;
 
 /// The series is removed in so many parts.
 const PARTS: u64 = 50;
+/// Ranges that do not touch.
+const APART: u64 = 3_000;
 /// Entries of a queue, and those that go through it.
 const QUEUE: u64 = 5_000;
 const PASSING: u64 = 20_000;
+/// Greater than every key.
+const BEHIND_ALL: [u8; 17] = [0xff; 17];
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
+    let mut metrics = Metrics::new();
+    series(run, &mut metrics)?;
+    run.store.remove_range(&[], &BEHIND_ALL)?;
+    apart(run, &mut metrics)?;
+    run.store.remove_range(&[], &BEHIND_ALL)?;
+    queue(run, &mut metrics)?;
+    Ok(metrics)
+}
+
+fn series(run: &Run<'_>, metrics: &mut Metrics) -> Result<()> {
     let part = (run.sizes.entries / PARTS).max(1);
     let entries = part * PARTS;
     append(run, 0, entries)?;
     run.store.wait_idle()?;
-    let before = steady::Counters::now(run.store.figures()?);
+    let figures = run.store.figures()?;
+    let before = steady::Counters::now(figures.clone());
     run.peak.reset(&run.task.folder);
     let (mut removals, mut firsts) = (Latencies::default(), Latencies::default());
     for number in 0..PARTS {
@@ -36,26 +51,43 @@ pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
         let start = Instant::now();
         run.store.remove_range(&[], &oldest)?;
         removals.record(start.elapsed());
-        let start = Instant::now();
-        let seen = run.store.scan(&[], 1)?;
-        firsts.record(start.elapsed());
-        if seen != 1 {
-            return Err(Error::Invalid("the series has no first entry".to_owned()));
-        }
+        find_first(run, &mut firsts)?;
         run.tell.progress(number, PARTS);
     }
     let peak_bytes = run.peak.bytes(&run.task.folder) as f64;
+    let reads = grown(&figures, &run.store.figures()?, "reads_user");
+    insert(metrics, "reads_per_first", reads.map(|reads| reads / PARTS as f64));
     run.store.wait_idle()?;
     run.store.persist()?;
-    let user_bytes = entries * user_bytes_of(Request::put(0, 0));
-    let mut metrics =
-        Metrics::from([("peak_over_live".to_owned(), peak_bytes / user_bytes as f64)]);
-    before.written_since(&run.store.figures()?, user_bytes, &mut metrics);
-    removals.summary().put_into(&mut metrics, "remove");
-    firsts.summary().put_into(&mut metrics, "first");
-    run.store.remove_range(&[], &[0xff; 17])?;
-    queue(run, &mut metrics)?;
-    Ok(metrics)
+    let user_bytes = entries * ENTRY_BYTES;
+    insert(metrics, "peak_over_live", Some(peak_bytes / user_bytes as f64));
+    before.written_since(&run.store.figures()?, user_bytes, metrics);
+    removals.summary().put_into(metrics, "remove");
+    firsts.summary().put_into(metrics, "first");
+    Ok(())
+}
+
+fn apart(run: &Run<'_>, metrics: &mut Metrics) -> Result<()> {
+    let entries = (run.sizes.entries / 10).max(4 * APART);
+    let part = entries / APART;
+    append(run, 0, entries)?;
+    let mut removals = Latencies::default();
+    for number in 0..APART {
+        append(run, entries + number, 1)?;
+        let [from, to] = [number * part, (number + 1) * part - 1].map(entry::ordered_key);
+        let start = Instant::now();
+        run.store.remove_range(&from, &to)?;
+        removals.record(start.elapsed());
+    }
+    removals.summary().put_into(metrics, "apart");
+    Ok(())
+}
+
+fn find_first(run: &Run<'_>, firsts: &mut Latencies) -> Result<()> {
+    let start = Instant::now();
+    let seen = run.store.scan(&[], 1)?;
+    firsts.record(start.elapsed());
+    if seen == 1 { Ok(()) } else { Err(Error::Invalid("there is no first entry".to_owned())) }
 }
 
 fn append(run: &Run<'_>, first: u64, count: u64) -> Result<()> {
@@ -73,12 +105,7 @@ fn queue(run: &Run<'_>, metrics: &mut Metrics) -> Result<()> {
     append(run, 0, QUEUE)?;
     let (mut firsts, start) = (Latencies::default(), Instant::now());
     for number in 0..PASSING {
-        let before = Instant::now();
-        let seen = run.store.scan(&[], 1)?;
-        firsts.record(before.elapsed());
-        if seen != 1 {
-            return Err(Error::Invalid("the queue has no first entry".to_owned()));
-        }
+        find_first(run, &mut firsts)?;
         run.store.delete(&entry::ordered_key(number))?;
         append(run, QUEUE + number, 1)?;
     }

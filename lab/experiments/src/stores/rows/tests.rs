@@ -81,6 +81,7 @@ fn rows_that_load_their_own_entries_measure_what_they_name() {
     let place = |name: &str| folder.path().join(name);
     let removals = measure(Row::Removals, &place("removals"));
     assert!(removals["remove_samples"] == 50.0 && removals["first_samples"] == 50.0);
+    assert!(removals["apart_samples"] == 3_000.0 && removals["reads_per_first"] >= 0.0);
     assert!(removals["queue_first_samples"] == 20_000.0, "{removals:?}");
     let records = measure(Row::Ycsb1000, &place("ycsb"));
     assert!(records["e_rate"] > 1.0 && records["a_rate"] > 1.0, "{records:?}");
