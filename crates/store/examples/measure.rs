@@ -23,6 +23,7 @@
 //! every sync takes so long.
 
 use std::error::Error;
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -225,8 +226,12 @@ fn scan(keyspace: &Keyspace, from: u64, length: u64) -> esker::Result<()> {
     if length == 0 {
         return keyspace.get(key(from)).map(drop);
     }
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    keyspace.range(key(from)..)?.take(length).try_for_each(|entry| entry.map(drop))
+    let mut range =
+        keyspace.range(key(from)..)?.limit(usize::try_from(length).unwrap_or(usize::MAX));
+    while let Some(entry) = range.next_entry()? {
+        black_box(entry);
+    }
+    Ok(())
 }
 
 /// Waits until background threads write nothing for a second.

@@ -54,6 +54,10 @@ pub struct Range {
     /// The number of entries requested so far. The next batch is as large as all before it, so that
     /// at most half of what is read is not used.
     fetched_entries: usize,
+    /// Entries that may still be handed out.
+    left_entries: usize,
+    /// The entry that `next_entry` has handed out, where it is not in a batch.
+    lent: Entry,
     skip_damaged: bool,
     damaged: Vec<DamagedRange>,
 }
@@ -202,6 +206,8 @@ impl Range {
             back: End::default(),
             batch_entries: BATCH_ENTRIES_FIRST,
             fetched_entries: 0,
+            left_entries: usize::MAX,
+            lent: Entry::default(),
             skip_damaged: false,
             damaged: Vec::new(),
         }
@@ -232,6 +238,63 @@ impl Range {
     pub(crate) const fn for_one(mut self) -> Self {
         self.batch_entries = 1;
         self
+    }
+
+    /// At most `entries` more entries, from both ends together. Unlike [`Iterator::take`] it tells
+    /// the range what will be wanted: no entries beyond them are read, and those are read at once.
+    #[must_use]
+    pub fn limit(mut self, entries: usize) -> Self {
+        self.left_entries = self.left_entries.min(entries);
+        if self.fetched_entries == 0 {
+            self.batch_entries = self.left_entries.min(BATCH_ENTRIES_MAX);
+        }
+        self
+    }
+
+    /// The next key with its value, as the iterator gives it, without copies: they stay valid
+    /// until the range is used again. Only values that are blobs are copied, and one entry in
+    /// 16 KiB.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let db = esker::Db::open(folder.path())?;
+    /// # let keyspace = db.keyspace("default", esker::KeyspaceOptions::default())?;
+    /// keyspace.insert("a", "1")?;
+    /// keyspace.insert("b", "2")?;
+    /// let (mut range, mut bytes) = (keyspace.range("a"..)?, 0);
+    /// while let Some((key, value)) = range.next_entry()? {
+    ///     bytes += key.len() + value.len();
+    /// }
+    /// assert_eq!(bytes, 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the iterator; after one the range is finished.
+    pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.left_entries > 0 && self.front.entries.lends() {
+            self.shared.check_process()?;
+            self.left_entries -= 1;
+            return Ok(self.front.entries.next_lent());
+        }
+        self.next_unlent()
+    }
+
+    /// The same, where the next entry may have to be fetched, or copied.
+    #[cold]
+    fn next_unlent(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.left_entries > 0 && self.front.entries.len() == 0 {
+            self.fetch(false).inspect_err(|_| self.finish())?;
+        }
+        if self.left_entries > 0 && self.front.entries.lends() {
+            self.left_entries -= 1;
+            return Ok(self.front.entries.next_lent());
+        }
+        let Some(entry) = self.next().transpose()? else { return Ok(None) };
+        self.lent = entry;
+        Ok(Some((&self.lent.0, &self.lent.1)))
     }
 
     /// Fails in a child by `fork`.
@@ -272,7 +335,8 @@ impl Range {
             let Some(rest) = &self.rest else { break };
             let batch = self.read_batch(rest, reverse, &mut held)?;
             self.fetched_entries = self.fetched_entries.saturating_add(self.batch_entries);
-            self.batch_entries = self.fetched_entries.min(BATCH_ENTRIES_MAX);
+            let batch_entries = self.fetched_entries.min(BATCH_ENTRIES_MAX);
+            self.batch_entries = batch_entries.min(self.left_entries);
             for range in batch.damaged {
                 self.note_damage(range.from, range.to, range.error.into());
             }
@@ -362,6 +426,15 @@ impl Range {
     fn step(&mut self, reverse: bool) -> Result<Option<Entry>> {
         // Also for what is in memory: a child by `fork` is answered nothing.
         self.shared.check_process()?;
+        let Some(left_entries) = self.left_entries.checked_sub(1) else { return Ok(None) };
+        let found = self.find(reverse)?;
+        if found.is_some() {
+            self.left_entries = left_entries;
+        }
+        Ok(found)
+    }
+
+    fn find(&mut self, reverse: bool) -> Result<Option<Entry>> {
         loop {
             if self.end_mut(reverse).entries.len() == 0 {
                 self.fetch(reverse)?;

@@ -115,9 +115,10 @@ impl System for Esker {
 
     fn scan(&self, from: &[u8], entries: u64) -> Result<u64> {
         let range = self.keyspace.range(from.to_vec()..).map_err(failed)?;
+        let mut range = range.limit(usize::try_from(entries).unwrap_or(usize::MAX));
         let mut seen = 0;
-        for entry in range.take(usize::try_from(entries).unwrap_or(usize::MAX)) {
-            black_box(entry.map_err(failed)?);
+        while let Some(entry) = range.next_entry().map_err(failed)? {
+            black_box(entry);
             seen += 1;
         }
         Ok(seen)

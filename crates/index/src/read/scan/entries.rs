@@ -176,6 +176,22 @@ impl Entries {
         }
     }
 
+    /// A key and an inline value that are in one piece.
+    #[inline]
+    fn lend(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let Place { key_end, end, form: Form::Inline } = *self.places.get(index)? else {
+            return None;
+        };
+        let begin = self.begin(index);
+        let number = begin / PIECE_BYTES;
+        // At a border its piece is freed with it.
+        if number != end / PIECE_BYTES {
+            return None;
+        }
+        let entry = self.pieces.get(number)?.get(begin % PIECE_BYTES..end % PIECE_BYTES)?;
+        entry.split_at_checked(key_end - begin)
+    }
+
     /// A copy of an entry.
     fn get(&self, index: usize) -> Option<(Vec<u8>, Value)> {
         let Place { key_end, end, form } = *self.places.get(index)?;
@@ -205,6 +221,25 @@ impl IntoIterator for Entries {
 pub struct IntoIter {
     entries: Entries,
     left: Range<usize>,
+}
+
+impl IntoIter {
+    /// Whether there is a next entry, with an inline value and in one piece.
+    #[must_use]
+    #[inline]
+    pub fn lends(&self) -> bool {
+        !self.left.is_empty() && self.entries.lend(self.left.start).is_some()
+    }
+
+    /// The next key with its value, without a copy, if [it lends](Self::lends); else nothing is
+    /// taken.
+    #[inline]
+    pub fn next_lent(&mut self) -> Option<(&[u8], &[u8])> {
+        let index = self.left.start;
+        let lent = self.entries.lend(index).filter(|_| !self.left.is_empty())?;
+        self.left.start = index + 1;
+        Some(lent)
+    }
 }
 
 impl Iterator for IntoIter {
