@@ -19,7 +19,7 @@ use esker_format::block::{BlockIdentity, BlockLayout, Unpacker};
 use esker_format::ids::{Generation, KeyspaceId, StoreId};
 use esker_format::ptr::{BlockPtr, Extent, UNIT_BYTES};
 
-use crate::cache::{BlockCache, CachedBlock};
+use crate::cache::{BlockCache, CachedBlock, buffers};
 use crate::error::{Error, Result};
 use crate::generations::Generations;
 use crate::manifest::Manifest;
@@ -240,7 +240,7 @@ impl BlockStore {
         ptr: &BlockPtr,
         purpose: Purpose,
     ) -> Result<CachedBlock> {
-        let mut bytes = vec![0; ptr.bytes()].into_boxed_slice();
+        let mut bytes = buffers::take(ptr.bytes());
         self.file.read_at(ptr.offset(), &mut bytes, purpose)?;
         let mut verified = self.verify(keyspace, ptr, &bytes);
         if verified.is_err() && purpose == Purpose::User {
@@ -302,7 +302,7 @@ impl BlockStore {
     pub fn prefetch(&self, keyspace: KeyspaceId, ptrs: &[BlockPtr], purpose: Purpose) {
         let wanted: Vec<&BlockPtr> = ptrs.iter().filter(|ptr| !self.cache.contains(ptr)).collect();
         let mut buffers: Vec<Box<[u8]>> =
-            wanted.iter().map(|ptr| vec![0; ptr.bytes()].into_boxed_slice()).collect();
+            wanted.iter().map(|ptr| buffers::take(ptr.bytes())).collect();
         let mut requests: Vec<ReadRequest<'_>> = wanted
             .iter()
             .zip(&mut buffers)
@@ -330,7 +330,7 @@ impl BlockStore {
         for (ptr, bytes) in written {
             let Some(left) = room.checked_sub(CachedBlock::weight_of(bytes.len())) else { break };
             room = left;
-            if let Ok(block) = self.verified(keyspace, &ptr, bytes.into()) {
+            if let Ok(block) = self.verified(keyspace, &ptr, buffers::copy_of(bytes)) {
                 self.cache.insert(&ptr, &block);
             }
         }

@@ -4,6 +4,8 @@
 //! its former contents; stale entries age out. The checksum is, because a merge that failed and is
 //! repeated may write something else at the same place with the same generation.
 
+pub(crate) mod buffers;
+
 use std::sync::Arc;
 
 use esker_format::block::{BlockLayout, BlockView};
@@ -46,6 +48,12 @@ impl CachedBlock {
     #[must_use]
     pub fn view(&self) -> BlockView<'_> {
         BlockView::new(&self.bytes, self.layout)
+    }
+}
+
+impl Drop for CachedBlock {
+    fn drop(&mut self) {
+        buffers::give(std::mem::take(&mut self.bytes));
     }
 }
 

@@ -22,6 +22,7 @@ use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
+use smallvec::SmallVec;
 
 use crate::run::fence_index::{FenceIndex, KeyedFence, Place};
 use crate::run::tree::{BlockReader, Tree};
@@ -101,13 +102,23 @@ pub struct OwnedFence {
     pub filter: Vec<u8>,
 }
 
+/// A key in the memory of what holds it, if it is short: cursors move often.
+pub(crate) type ShortKey = SmallVec<[u8; 32]>;
+
 /// The key of a fence, on its own.
 #[derive(Clone, Debug)]
 pub(crate) struct FenceKey {
     /// The least user key that may enter the block.
-    pub key: Vec<u8>,
+    pub key: ShortKey,
     /// The largest number at that key.
     pub seq: Seq,
+}
+
+/// The key of an entry of a block.
+pub(crate) fn whole_key(view: BlockView<'_>, suffix: &[u8]) -> ShortKey {
+    let mut key = ShortKey::from_slice(view.prefix());
+    key.extend_from_slice(suffix);
+    key
 }
 
 impl FenceKey {
@@ -117,7 +128,7 @@ impl FenceKey {
         if self.seq != Seq::MAX {
             self.key.push(0);
         }
-        self.key
+        self.key.into_vec()
     }
 }
 
@@ -212,8 +223,7 @@ impl<'a> FenceCursor<'a> {
                     let error = DecodeError::new(0, "entry is not a fence");
                     return Err(self.damaged(parent, &error));
                 };
-                let mut key = Vec::with_capacity(64);
-                view.append_key(entry.suffix, &mut key);
+                let key = whole_key(view, entry.suffix);
                 Ok(use_it(&KeyedFence { key: &key, seq: entry.seq, fence }))
             }
         }
@@ -227,16 +237,14 @@ impl<'a> FenceCursor<'a> {
                 let view = block.view();
                 let entry = view.entry_key(*index);
                 let (_, suffix, seq) = entry.map_err(|error| self.damaged(parent, &error))?;
-                let mut key = Vec::with_capacity(64);
-                view.append_key(suffix, &mut key);
-                Ok(use_it(&key, seq))
+                Ok(use_it(&whole_key(view, suffix), seq))
             }
         }
     }
 
     /// The fence's key and number, copied.
     pub(crate) fn key(&self) -> Result<FenceKey> {
-        self.with_key(|key, seq| FenceKey { key: key.to_vec(), seq })
+        self.with_key(|key, seq| FenceKey { key: key.into(), seq })
     }
 
     /// The fence, copied.

@@ -17,7 +17,7 @@ use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::Error;
 
 use crate::run::consumed::Consumed;
-use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor, FenceKey, Target};
+use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor, FenceKey, Target, whole_key};
 use crate::run::held_blocks::HeldBlocks;
 use crate::run::numbers::Numbers;
 use crate::run::tree::{BlockReader, Tree};
@@ -365,7 +365,7 @@ impl<'a> DataCursor<'a> {
         if known.is_none() {
             self.looked = Some((Arc::clone(block), meets));
         }
-        meets.then(|| gone.at(&[block.view().prefix(), suffix].concat()))?
+        meets.then(|| gone.at(&whole_key(block.view(), suffix)))?
     }
 
     /// The consumed range that contains all keys of a block, or its first keys if the walk enters
@@ -477,7 +477,7 @@ impl<'a> DataCursor<'a> {
             // Damage further up is between here and there: the unreadable range ends behind that.
             Err(error) => self.unreadable_fences(&here, fence.level, error, true).to,
         };
-        Unreadable { from: here.key, to, error }
+        Unreadable { from: here.key.into_vec(), to, error }
     }
 
     /// A block of fences cannot be read on the way to `target`: everything below it is out of
@@ -516,7 +516,7 @@ impl<'a> DataCursor<'a> {
             let Some(damaged) = damaged else { continue };
             let mut range = self.unreadable(&damaged, error);
             if forward {
-                range.from = range.from.max(here.key.clone());
+                range.from = range.from.max(here.key.to_vec());
             } else {
                 range.to = Some(here.clone().first_whole_key());
             }
@@ -530,7 +530,7 @@ impl<'a> DataCursor<'a> {
 fn meets(gone: &Consumed, view: BlockView<'_>) -> bool {
     let key = |index: usize| {
         let (_, suffix, _) = view.entry_key(index).ok()?;
-        Some([view.prefix(), suffix].concat())
+        Some(whole_key(view, suffix))
     };
     let ends = key(0).zip(view.len().checked_sub(1).and_then(key));
     // Entries that cannot be decoded are reported one by one.

@@ -7,22 +7,23 @@ use std::sync::Arc;
 use esker_device::Purpose;
 use esker_format::ids::KeyspaceId;
 use esker_format::ptr::BlockPtr;
+use smallvec::{SmallVec, smallvec};
 
 use super::BlockStore;
-use crate::cache::CachedBlock;
+use crate::cache::{CachedBlock, buffers};
 
 /// Most bytes of one read.
 const READ_BYTES_MAX: usize = 64 << 10;
 
 /// Blocks that follow each other in the file.
 struct Piece {
-    ptrs: Vec<BlockPtr>,
+    ptrs: SmallVec<[BlockPtr; 1]>,
     bytes: usize,
 }
 
 impl Piece {
     fn new(ptr: BlockPtr) -> Self {
-        Self { ptrs: vec![ptr], bytes: ptr.bytes() }
+        Self { ptrs: smallvec![ptr], bytes: ptr.bytes() }
     }
 
     fn offset(&self) -> u64 {
@@ -78,7 +79,8 @@ impl BlockStore {
                 let (bytes, behind) = rest.split_at_checked(ptr.bytes()).unwrap_or_default();
                 rest = behind;
                 let block = Some(bytes).filter(|bytes| !bytes.is_empty());
-                let block = block.and_then(|bytes| self.verified(keyspace, ptr, bytes.into()).ok());
+                let block = block.map(buffers::copy_of);
+                let block = block.and_then(|bytes| self.verified(keyspace, ptr, bytes).ok());
                 if let Some(block) = &block {
                     self.cache().insert(ptr, block);
                 }
