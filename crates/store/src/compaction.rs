@@ -60,7 +60,9 @@ impl Default for Compaction {
 impl Compaction {
     /// Compaction by `policy`, with the thesis's parameters.
     pub const fn by(policy: CompactionPolicy) -> Self {
-        Self { policy, params: CompactionParams::DEFAULT, read_worth_bytes: 0, preserves: true }
+        let lsm::Compaction { params, read_worth_bytes, preserves, .. } =
+            lsm::Compaction::by(policy);
+        Self { policy, params, read_worth_bytes, preserves }
     }
 
     /// The policy.
@@ -77,10 +79,11 @@ impl Compaction {
     }
 
     /// Sets the bytes of writes that a scan's read of a block is worth, orthogonal to the policy.
-    /// Where scans read a range of keys so often that merging it would have paid for itself by now,
-    /// that range is merged down to the last level, so that its scans read one source of it instead
-    /// of one for each sorted run (ADAPT of the lazy-adaptive tree; what is paid is at most twice
-    /// what the best schedule pays). 0, the default: scans cause no compaction.
+    /// Where scans read a range of keys so often that merging its sorted runs would have paid for
+    /// itself by now, these are merged into one level, so that scans read one block there instead
+    /// of one of each run (ADAPT of the lazy-adaptive tree; what is paid is at most twice what the
+    /// best schedule pays). The default is 4,096 with [`CompactionPolicy::Pull`], and 0 with the
+    /// other policies. With 0 scans cause no compaction.
     pub const fn adaptive(mut self, read_worth_bytes: u64) -> Self {
         self.read_worth_bytes = read_worth_bytes;
         self

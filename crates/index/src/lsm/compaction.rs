@@ -1,7 +1,7 @@
 //! The compaction settings of an LSM index, which its owner chooses when it is opened.
 
 use esker_format::meta::IndexMeta;
-use esker_format::ptr::SECTOR_BYTES;
+use esker_format::ptr::{SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::sync::Mutex;
 use esker_substrate::sync::atomic::AtomicU32;
 
@@ -33,12 +33,14 @@ pub struct Compaction {
 
 impl Compaction {
     /// Pull.
-    pub const DEFAULT: Self = Self {
-        policy: Policy::Pull,
-        params: Params::DEFAULT,
-        read_worth_bytes: 0,
-        preserves: true,
-    };
+    pub const DEFAULT: Self = Self::by(Policy::Pull);
+
+    /// A policy with its default parameters. The thesis's policies know of no reads.
+    #[must_use]
+    pub const fn by(policy: Policy) -> Self {
+        let read_worth_bytes = if matches!(policy, Policy::Pull) { UNIT_BYTES } else { 0 };
+        Self { policy, params: Params::DEFAULT, read_worth_bytes, preserves: true }
+    }
 }
 
 impl Default for Compaction {

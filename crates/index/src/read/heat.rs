@@ -6,6 +6,10 @@
 //! one after scan i, the scans from then on to scan j would have saved (j - i) s. So scan i comes
 //! due at number i + ⌈e / s⌉, and the least of these numbers is all that has to be kept.
 //!
+//! That takes later scans to read as much. With a cache they may read less, so what they have read
+//! too many in all is counted as well, and has to be as much as the merge costs. A run that is
+//! entered through the cache costs an eighth of a read: time of the processor.
+//!
 //! Invariant: the begins of ranges ascend, and the first is the empty key.
 
 use std::sync::Arc;
@@ -14,38 +18,63 @@ use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, Swap};
 
+/// The runs that a scan enters in the time of a read of a block, where it finds its blocks in the
+/// cache.
+const ENTERED_FOR_READ: u64 = 8;
+
+/// What a scan tells of its range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Excess {
+    /// The blocks that it has read and would not read after a merge.
+    pub blocks: u64,
+    /// The runs that it has entered and would not enter then.
+    pub runs: u64,
+    /// The bytes of all runs and levels that such a merge takes keys of.
+    pub bytes: u64,
+}
+
 /// A range of keys that is merged when scans have paid for it.
 #[derive(Debug)]
 pub(crate) struct Range {
     /// Its first key.
     begin: Vec<u8>,
-    /// What a merge of it costs, in reads of a block.
-    cost: u64,
     scans: AtomicU64,
     /// The number of the scan at which a merge would have paid.
     deadline: AtomicU64,
+    /// What scans have paid too much, in runs that are entered.
+    paid: AtomicU64,
+    /// The payment with which a merge would have paid.
+    paid_due: AtomicU64,
 }
 
 impl Range {
-    fn new(begin: Vec<u8>, cost: u64) -> Self {
-        let (scans, deadline) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        Self { begin, cost: cost.max(1), scans, deadline }
+    fn new(begin: Vec<u8>) -> Self {
+        let [scans, paid] = [0, 0].map(AtomicU64::new);
+        let [deadline, paid_due] = [u64::MAX, u64::MAX].map(AtomicU64::new);
+        Self { begin, scans, deadline, paid, paid_due }
     }
 
-    /// A scan has read so many blocks too many; whether the range is to be merged.
-    fn note(&self, blocks: u64) -> bool {
+    /// A scan has paid so much too much, and a merge costs `cost`; whether the range is to be
+    /// merged.
+    fn note(&self, excess: u64, cost: u64) -> bool {
         let scan = self.scans.fetch_add(1, Ordering::Relaxed) + 1;
-        let pays_at = match blocks {
-            0 => u64::MAX,
-            _ => scan.saturating_add(self.cost.div_ceil(blocks)),
+        let paid = self.paid.fetch_add(excess, Ordering::Relaxed) + excess;
+        let cost = cost.max(1);
+        let (pays_at, pays_with) = match excess {
+            0 => (u64::MAX, u64::MAX),
+            _ => (scan.saturating_add(cost.div_ceil(excess)), paid.saturating_add(cost)),
         };
-        scan >= self.deadline.fetch_min(pays_at, Ordering::Relaxed)
+        let is_late = scan >= self.deadline.fetch_min(pays_at, Ordering::Relaxed);
+        let is_paid = paid >= self.paid_due.fetch_min(pays_with, Ordering::Relaxed);
+        is_late && is_paid
     }
 
     /// It is merged.
     fn reset(&self) {
         self.scans.store(0, Ordering::Relaxed);
         self.deadline.store(u64::MAX, Ordering::Relaxed);
+        self.paid.store(0, Ordering::Relaxed);
+        self.paid_due.store(u64::MAX, Ordering::Relaxed);
     }
 }
 
@@ -55,19 +84,25 @@ pub(crate) struct Ranges {
     all: Vec<Range>,
     /// Bytes of the level that they divide.
     pub bytes: u64,
+    /// The bytes of writes that a read of a block is worth; more than 0.
+    read_worth_bytes: u64,
+    /// The number of last parts of a view that merges for scans leave as they are.
+    pub staying: usize,
 }
 
 impl Ranges {
-    /// Ranges that begin at `begins`, each with the bytes that a merge of it reads and writes. A
-    /// read of a block is worth writing `read_worth_bytes`, more than 0.
-    pub fn new(
-        begins: impl Iterator<Item = (Vec<u8>, u64)>,
-        bytes: u64,
-        read_worth_bytes: u64,
-    ) -> Self {
-        let cost = |bytes: u64| bytes / UNIT_BYTES + bytes / read_worth_bytes.max(1);
-        let all = begins.map(|(begin, bytes)| Range::new(begin, cost(bytes))).collect();
-        Self { all, bytes }
+    /// Ranges that begin at `begins`, of equal parts of a level of `bytes`. A read of a block is
+    /// worth writing `read_worth_bytes`; merges leave the last `staying` parts of a view.
+    pub fn new(begins: Vec<Vec<u8>>, bytes: u64, read_worth_bytes: u64, staying: usize) -> Self {
+        let all = begins.into_iter().map(Range::new).collect();
+        Self { all, bytes, read_worth_bytes: read_worth_bytes.max(1), staying }
+    }
+
+    /// What a merge of one range costs, in runs that are entered: it reads and writes its part of
+    /// `bytes`.
+    fn cost(&self, bytes: u64) -> u64 {
+        let each = bytes / (self.all.len() as u64).max(1);
+        (each / UNIT_BYTES + each / self.read_worth_bytes).saturating_mul(ENTERED_FOR_READ)
     }
 
     /// The range of a key, and where the next one begins.
@@ -121,12 +156,19 @@ impl Heat {
         self.forget();
     }
 
-    /// A scan began at `key`; `blocks` counts those that it would not have read if its range, up to
-    /// a key, had been merged.
-    pub fn note(&self, key: &[u8], blocks: impl FnOnce(Option<&[u8]>) -> u64) {
+    /// The number of last parts of a view that merges for scans leave as they are.
+    pub fn staying(&self) -> usize {
+        self.ranges.load().staying
+    }
+
+    /// A scan began at `key`; `excess` tells what it did in its range, up to a key, that it would
+    /// not have done if that had been merged.
+    pub fn note(&self, key: &[u8], excess: impl FnOnce(Option<&[u8]>) -> Excess) {
         let ranges = self.ranges.load();
         let Some((range, end)) = ranges.of(key) else { return };
-        if range.note(blocks(end)) {
+        let excess = excess(end);
+        let paid = excess.blocks * ENTERED_FOR_READ + excess.runs;
+        if range.note(paid, ranges.cost(excess.bytes)) {
             let (begin, end) = (range.begin.clone(), end.map(<[u8]>::to_vec));
             *self.due.lock() = Some(Due { begin, end, at: key.to_vec() });
             self.is_due.store(true, Ordering::Release);
@@ -161,17 +203,17 @@ impl Heat {
 mod tests {
     use super::*;
 
-    fn ranges(of: &[(&str, u64)]) -> Ranges {
-        let begins =
-            of.iter().map(|(begin, blocks)| (begin.as_bytes().to_vec(), blocks * UNIT_BYTES));
-        // A read is worth the write of a block, so a block of the range costs two reads.
-        Ranges::new(begins, 0, UNIT_BYTES)
+    /// Ranges that begin at these keys. A read is worth the write of a block, so a block costs two
+    /// reads.
+    fn heat(of: &[&str]) -> Heat {
+        let heat = Heat::default();
+        let begins = of.iter().map(|begin| begin.as_bytes().to_vec()).collect();
+        heat.divide(Ranges::new(begins, 0, UNIT_BYTES, 1));
+        heat
     }
 
-    fn heat(of: &[(&str, u64)]) -> Heat {
-        let heat = Heat::default();
-        heat.divide(ranges(of));
-        heat
+    const fn excess(blocks: u64, merged_blocks: u64) -> Excess {
+        Excess { blocks, runs: 0, bytes: merged_blocks * UNIT_BYTES }
     }
 
     /// The numbers of the slides: scans cost 15, 50, 80, 110, 150, a merge 70, 140, 200, 260, 340.
@@ -179,20 +221,20 @@ mod tests {
     #[test]
     fn the_example_of_the_slides_is_due_at_the_fifth() {
         let scans = [(15, 70), (50, 140), (80, 200), (110, 260), (150, 340)];
-        let (mut range, mut found) = (Range::new(Vec::new(), 1), Vec::new());
+        let (range, mut found) = (Range::new(Vec::new()), Vec::new());
         for (scan, cost) in scans {
-            range.cost = cost;
-            found.push(range.note(scan));
+            found.push(range.note(scan, cost));
         }
         assert_eq!(found, [false, false, false, false, true]);
     }
 
     #[test]
     fn a_scan_belongs_to_the_range_of_its_first_key() {
-        let heat = heat(&[("", 1), ("g", 3), ("p", 1)]);
-        // Three blocks are too many in [g, p): ⌈6 / 3⌉ scans behind the first.
+        let heat = heat(&["", "g", "p"]);
+        // Three blocks are too many in [g, p), which has a third of nine: ⌈6 / 3⌉ scans behind the
+        // first.
         for is_due in [false, false, true] {
-            heat.note(b"h", |end| if end == Some(b"p") { 3 } else { 0 });
+            heat.note(b"h", |end| excess(if end == Some(b"p") { 3 } else { 0 }, 9));
             assert_eq!(heat.is_due(), is_due);
         }
         let due = heat.due().unwrap();
@@ -202,15 +244,33 @@ mod tests {
         );
         heat.merged(&due);
         assert!(!heat.is_due());
-        heat.note(b"z", |end| end.map_or(1, |_| 0));
+        heat.note(b"z", |end| excess(end.map_or(1, |_| 0), 9));
         assert!(!heat.is_due());
+    }
+
+    /// The first scan reads four blocks too many, and a merge costs eight reads: due at the third
+    /// scan, if they have read as many by then.
+    #[test]
+    fn scans_whose_blocks_are_cached_do_not_pay() {
+        let due_at = |later: u64| {
+            let range = Range::new(Vec::new());
+            let scans = std::iter::once(4).chain(std::iter::repeat(later)).take(100);
+            scans.enumerate().find(|(_, blocks)| range.note(*blocks, 8)).map(|(at, _)| at + 1)
+        };
+        assert_eq!([4, 2, 1, 0].map(due_at), [Some(3), Some(5), Some(9), None]);
     }
 
     #[test]
     fn scans_that_pay_nothing_are_never_due() {
-        let heat = heat(&[("", 1)]);
-        (0..100).for_each(|_| heat.note(b"a", |_| 0));
+        let heat = heat(&[""]);
+        (0..100).for_each(|_| heat.note(b"a", |_| excess(0, 1)));
         assert!(!heat.is_due());
+        let entered = Excess { runs: 4, ..excess(0, 8) };
+        (0..1 + 8 * 16 / 4).for_each(|_| {
+            assert!(!heat.is_due());
+            heat.note(b"a", |_| entered);
+        });
+        assert!(heat.is_due(), "entering four runs costs half a read");
         let off = Heat::default();
         off.note(b"a", |_| panic!("heat is off"));
         assert!(!off.is_on() && !off.is_due());
@@ -244,14 +304,14 @@ mod tests {
     }
 
     fn by_adapt(come: &[u64], (a, b, g): (u64, u64, u64)) -> u64 {
-        let mut range = Range::new(Vec::new(), 1);
+        let range = Range::new(Vec::new());
         let (mut bytes, mut paid) = (0, 0);
         for more in come {
             bytes += more;
             paid += a * bytes;
-            range.cost = b + g * bytes;
-            if range.note(a * bytes) {
-                paid += b + g * bytes;
+            let cost = b + g * bytes;
+            if range.note(a * bytes, cost) {
+                paid += cost;
                 bytes = 0;
                 range.reset();
             }

@@ -24,7 +24,7 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Race};
 use esker_substrate::snapshots::At;
 
-use crate::read::heat::Heat;
+use crate::read::heat::{Excess, Heat};
 use crate::read::operands::{Operator, Stack};
 use crate::read::range_tombstones::RangeTombstones;
 use crate::run::cursor::Target;
@@ -161,8 +161,9 @@ struct Scan<'r, 's> {
     removed: Seen<'r>,
     operator: &'r Operator,
     changed: Option<Changed<'r>>,
-    /// Where its reads for runs are noted.
-    heat: Option<&'r Heat>,
+    /// Where its reads for runs are noted, and the number of the first sources, which a merge for
+    /// scans takes together.
+    heat: Option<(&'r Heat, usize)>,
     /// Blocks of the batch before this one.
     held: &'r mut HeldBlocks,
     entries: Entries,
@@ -246,7 +247,8 @@ impl<'r, 's> Scan<'r, 's> {
                 continue;
             }
             let head = source.head;
-            key.clone_from(&source.key);
+            key.clear();
+            key.extend_from_slice(&source.key);
             if let Some(jump) = self.jump(index, &key) {
                 // Many ranges may be behind each other.
                 self.versions += JUMP_VERSIONS;
@@ -329,18 +331,22 @@ impl<'r, 's> Scan<'r, 's> {
     /// with keys in its range: at most one each. A scan backwards is not noted: the key of a source
     /// before its range does not tell whether it has keys there.
     fn note_heat(&self) {
-        let Some(heat) = self.heat.filter(|_| !self.request.reverse) else { return };
+        let Some((heat, merged)) = self.heat.filter(|_| !self.request.reverse) else { return };
         let first = match self.request.lower {
             Bound::Unbounded => &[],
             Bound::Included(key) | Bound::Excluded(key) => key,
         };
         heat.note(first, |end| {
             let meets = |source: &&Source<'_>| {
-                let key = source.key().filter(|_| source.is_missed);
-                key.is_some_and(|key| end.is_none_or(|end| key < end))
+                let is_in = |key: &[u8]| end.is_none_or(|end| key < end);
+                source.cursor().is_some() && source.key().is_some_and(is_in)
             };
-            let above_last = self.merge.sources.split_last().map_or(&[][..], |(_, above)| above);
-            above_last.iter().filter(meets).count() as u64
+            let merged = self.merge.sources.iter().take(merged).filter(meets);
+            let missed = merged.clone().filter(|source| source.is_missed).count() as u64;
+            let entered = merged.clone().filter(|source| !source.is_bound).count() as u64;
+            let bytes = merged.filter_map(Source::cursor).map(DataCursor::data_bytes).sum();
+            // What they are merged into is entered, and read, then.
+            Excess { blocks: missed.saturating_sub(1), runs: entered.saturating_sub(1), bytes }
         });
     }
 

@@ -252,8 +252,12 @@ impl View {
         let floor = wavefront.filter(|_| !passed);
         let active = self.memtable.leaves_arc();
         let mut sources = Sources::new(reader, &active, passed, floor);
-        self.parts.iter().for_each(|part| part.scan(&mut sources));
         let heat = Some(heat).filter(|heat| heat.is_on());
+        let staying = heat.map_or(0, Heat::staying);
+        let (upper, lower) = self.parts.split_at(self.parts.len().saturating_sub(staying));
+        upper.iter().for_each(|part| part.scan(&mut sources));
+        sources.those_below_stay();
+        lower.iter().for_each(|part| part.scan(&mut sources));
         let mut batch = sources.scan(&request, &self.removed, operator, heat, held)?;
         if batch.resume.is_none() {
             batch.resume = rest.map(|bound| bound.map(<[u8]>::to_vec));

@@ -51,7 +51,7 @@ impl Pass {
 
 /// The sizes of levels: those in force, unless others write less by enough, or those in force allow
 /// too much garbage.
-fn sizes(meta: &IndexMeta, lsm: &LsmMeta, arrivals: &Arrivals) -> Sizes {
+pub(super) fn sizes(meta: &IndexMeta, lsm: &LsmMeta, arrivals: &Arrivals) -> Sizes {
     let Arrivals { room, replaced } = *arrivals;
     let data_bytes = lsm.levels.last().map_or(0, level_bytes);
     let best = sizes::choose_in(data_bytes, room, replaced);
@@ -70,9 +70,16 @@ pub(in crate::lsm) fn shape_of(sizes: Sizes, kappa0_bytes: u64) -> Shape {
     Shape { b_quarters, k: sizes.levels, t: sizes.runs, kappa0_bytes }
 }
 
-/// The number of levels beyond those that the sizes have: the first ones, which take nothing.
+/// The number of levels beyond those that the sizes have: the first ones. The last of them has what
+/// merges for scans have taken from the runs, and counts as one of these; the others take nothing.
 fn surplus(lsm: &LsmMeta, sizes: &Sizes) -> usize {
     lsm.levels.len().saturating_sub(usize::from(sizes.levels) + 1)
+}
+
+/// Bytes of all runs' blocks, and of those that merges for scans have taken from them.
+fn standing_bytes(meta: &IndexMeta, lsm: &LsmMeta, sizes: &Sizes) -> u64 {
+    let scanned = surplus(lsm, sizes).checked_sub(1).and_then(|number| lsm.levels.get(number));
+    runs_bytes(meta).saturating_add(scanned.map_or(0, level_bytes))
 }
 
 /// The overflow to merge, when no full merge is asked for: the lowest level that overflows, or the
@@ -82,13 +89,15 @@ fn due(meta: &IndexMeta, arrivals: &Arrivals) -> Option<(Overflow, Sizes)> {
     let kappa0_bytes = arrivals.room.kappa0_bytes;
     let sizes = sizes(meta, lsm, arrivals);
     let inner = lsm.levels.len().saturating_sub(1);
+    let scanned = surplus(lsm, &sizes).checked_sub(1);
     for (number, level) in lsm.levels.iter().take(inner).enumerate().rev() {
-        if level_bytes(level) > capacity_of(lsm, &sizes, number, kappa0_bytes) {
+        let is_more = level_bytes(level) > capacity_of(lsm, &sizes, number, kappa0_bytes);
+        if is_more && scanned != Some(number) {
             return Some((Overflow::Level(number), sizes));
         }
     }
-    let runs = runs_bytes(meta);
-    let is_much = runs > sizes.capacity_bytes(0, kappa0_bytes);
+    let standing = standing_bytes(meta, lsm, &sizes);
+    let is_much = standing > sizes.capacity_bytes(0, kappa0_bytes);
     let is_many = meta.sorted_runs.len() > RUNS_SMALL + 3 * usize::from(sizes.runs);
     (is_much || is_many).then_some((Overflow::Runs, sizes))
 }
@@ -98,7 +107,7 @@ fn capacity_of(lsm: &LsmMeta, sizes: &Sizes, number: usize, kappa0_bytes: u64) -
     let inner = lsm.levels.len().saturating_sub(1);
     if number >= inner {
         u64::MAX
-    } else if number < surplus(lsm, sizes) {
+    } else if number + 1 < surplus(lsm, sizes) {
         0
     } else {
         sizes.capacity_bytes(rank_of(sizes, inner, number), kappa0_bytes)
@@ -133,8 +142,10 @@ pub(in crate::lsm) fn is_due(meta: &IndexMeta, arrivals: &Arrivals) -> bool {
 pub(in crate::lsm) fn is_behind(meta: &IndexMeta, arrivals: &Arrivals, memtables: u64) -> bool {
     let Some(lsm) = meta.lsm() else { return false };
     let kappa0_bytes = arrivals.room.kappa0_bytes;
-    let standing = sizes(meta, lsm, arrivals).capacity_bytes(0, kappa0_bytes);
-    runs_bytes(meta) > standing.saturating_add(memtables.saturating_mul(kappa0_bytes))
+    let sizes = sizes(meta, lsm, arrivals);
+    let most = sizes.capacity_bytes(0, kappa0_bytes);
+    let ahead = memtables.saturating_mul(kappa0_bytes);
+    standing_bytes(meta, lsm, &sizes) > most.saturating_add(ahead)
 }
 
 /// Blocks that a slice takes of one run or level.
@@ -224,7 +235,10 @@ impl LsmIndex<'_> {
             None => levels - 1,
         };
         let begin = match overflow {
-            Some(Overflow::Runs) if depth == 0 => first_left(&state.runs, reader, cursor)?,
+            Some(Overflow::Runs) => {
+                let scanned = state.levels.iter().take(depth.saturating_sub(layout.missing()));
+                first_left(&state.runs, scanned, reader, cursor)?
+            }
             _ => Some(cursor.to_vec()),
         };
         let (begin, end) = match begin {
@@ -281,9 +295,11 @@ mod tests {
         assert_eq!(overflows(&[1000], 111), Some(Overflow::Runs));
         assert_eq!(overflows(&[220, 1000], 111), Some(Overflow::Runs));
         assert_eq!(overflows(&[221, 1000], 111), Some(Overflow::Level(0)));
-        assert_eq!(overflows(&[0, 220, 1000], 110), None, "the first is one too many");
-        assert_eq!(overflows(&[1, 220, 1000], 110), Some(Overflow::Level(0)));
-        assert_eq!(overflows(&[1, 221, 1000], 110), Some(Overflow::Level(1)));
+        assert_eq!(overflows(&[10, 220, 1000], 100), None, "it has what scans had merged");
+        assert_eq!(overflows(&[11, 220, 1000], 100), Some(Overflow::Runs));
+        assert_eq!(overflows(&[11, 221, 1000], 100), Some(Overflow::Level(1)));
+        assert_eq!(overflows(&[0, 10, 220, 1000], 100), None, "the first is one too many");
+        assert_eq!(overflows(&[1, 10, 220, 1000], 100), Some(Overflow::Level(0)));
     }
 
     #[test]

@@ -1,18 +1,25 @@
-//! Slices for scans: a range of keys is merged down to the last level when that would have paid for
-//! itself by now ([`Heat`](crate::read::heat::Heat)).
+//! Slices for scans: the runs of a range of keys are merged when that would have paid for itself by
+//! now ([`Heat`](crate::read::heat::Heat)).
+//!
+//! They are merged into a level above those that overflows fill, which holds what scans have had
+//! merged and counts as one of the runs: what they hold together is what overflows. So a merge for
+//! scans costs what the runs hold, and not the level below; merges of overflows find as much as
+//! without it. Under the thesis's policies it is the first level.
 //!
 //! The ranges are about what slices take of the last level. They are made anew, and what was noted
 //! is forgotten, when that level has grown or shrunk by a quarter.
 
 use esker_format::action::KeyRangeBuf;
 use esker_format::ids::Seq;
-use esker_format::meta::IndexMeta;
+use esker_format::meta::{IndexMeta, LsmMeta};
 use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::error::Result;
 
-use super::slice::{Cause, Slice, earlier, end_of, level_bytes, runs_bytes};
+use super::pull;
+use super::slice::{Cause, Slice, earlier, end_of, level_bytes};
 use crate::lsm::LsmIndex;
 use crate::lsm::layout::Layout;
+use crate::lsm::policy::Policy;
 use crate::lsm::state::State;
 use crate::read::heat::{Due, Ranges};
 use crate::read::source::Run;
@@ -48,32 +55,45 @@ impl LsmIndex<'_> {
         let Some(lsm) = durable.lsm().filter(|_| read_worth > 0) else { return false };
         let last = lsm.levels.last().map_or(0, level_bytes);
         if !still_fits(self.heat().bytes(), last) {
-            self.heat().divide(self.ranges(durable, last, read_worth).unwrap_or_default());
+            let (layout, depth) = self.level_for_scans(durable, lsm);
+            let staying = layout.levels.saturating_sub(depth + 1);
+            let begins = self.begins(last).unwrap_or_default();
+            self.heat().divide(Ranges::new(begins, last, read_worth, staying));
         }
         self.heat().is_due()
     }
 
-    /// The ranges of the last level, of so many bytes. An error in its fences is found again by the
-    /// next reader or merge of them.
-    fn ranges(&self, durable: &IndexMeta, last: u64, read_worth: u64) -> Result<Ranges> {
+    /// The begins of ranges of the last level, of so many bytes. An error in its fences is found
+    /// again by the next reader or merge of them.
+    fn begins(&self, last: u64) -> Result<Vec<Vec<u8>>> {
         let view = self.view();
-        let Some(level) = view.parts.last().and_then(Run::of).filter(|of| of.tree.height() > 0)
-        else {
-            return Ok(Ranges::default());
-        };
-        let begins = begins(&level.tree, self.reader(), self.slice_blocks(), last / UNIT_BYTES)?;
-        let inner: u64 = durable.lsm().map_or(0, |lsm| lsm.levels.iter().map(level_bytes).sum());
-        let each = (inner + runs_bytes(durable)) / (begins.len() as u64).max(1);
-        Ok(Ranges::new(begins.into_iter().map(|begin| (begin, each)), last, read_worth))
+        match view.parts.last().and_then(Run::of).filter(|of| of.tree.height() > 0) {
+            Some(of) => begins(&of.tree, self.reader(), self.slice_blocks(), last / UNIT_BYTES),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The levels that there are after a merge for scans, and the one that it merges into.
+    fn level_for_scans(&self, durable: &IndexMeta, lsm: &LsmMeta) -> (Layout, usize) {
+        let levels = lsm.levels.len();
+        if self.lsm.compaction.policy != Policy::Pull {
+            return (Layout::above_all(levels, levels), 0);
+        }
+        let below = usize::from(pull::sizes(durable, lsm, &self.arrivals()).levels) + 1;
+        let layout = Layout::above_all(levels, below + 1);
+        (layout, layout.levels - below - 1)
     }
 
     /// The slice that scans have paid for. Its range counts scans anew.
     pub(in crate::lsm) fn slice_for_scans(&self, state: &State) -> Result<Option<Slice>> {
         let Some(due) = self.heat().due() else { return Ok(None) };
         self.heat().merged(&due);
-        let levels = state.levels.len();
-        let Some(depth) = levels.checked_sub(1) else { return Ok(None) };
-        let keys = self.keys_for_scans(state, due)?;
+        if state.levels.is_empty() {
+            return Ok(None);
+        }
+        let (layout, depth) = self.level_for_scans(&state.durable, state.lsm());
+        let merged = (depth + 1).saturating_sub(layout.missing());
+        let keys = self.keys_for_scans(state, merged, due)?;
         Ok(Some(Slice {
             cause: Cause::Scanned,
             runs: true,
@@ -81,18 +101,19 @@ impl LsmIndex<'_> {
             depth,
             done: keys.clone(),
             keys,
-            layout: Layout::above_all(levels, levels),
+            layout,
             sizes: None,
             is_first: true,
             is_last: true,
         }))
     }
 
-    /// The keys of a range that is due, or, where it is larger than a slice, those from the scan on
-    /// that has made it due.
-    fn keys_for_scans(&self, state: &State, due: Due) -> Result<KeyRangeBuf> {
+    /// The keys of a range that is due, or, where it is larger than a slice of the runs and the
+    /// first `levels`, those from the scan on that has made it due.
+    fn keys_for_scans(&self, state: &State, levels: usize, due: Due) -> Result<KeyRangeBuf> {
         let end_from = |begin: &[u8]| {
-            let trees = state.runs.iter().map(|run| &run.tree).chain(&state.levels);
+            let levels = state.levels.iter().take(levels);
+            let trees = state.runs.iter().map(|run| &run.tree).chain(levels);
             end_of(trees, self.reader(), begin, 2 * self.slice_blocks())
         };
         let end = end_from(&due.begin)?;

@@ -11,6 +11,7 @@ use esker_substrate::error::Result;
 use crate::lsm::layout::Layout;
 use crate::lsm::policy::sizes::Sizes;
 use crate::read::source::Run;
+use crate::run::consumed::Consumed;
 use crate::run::cursor::{FenceCursor, Target};
 use crate::run::tree::{BlockReader, Tree};
 
@@ -116,14 +117,17 @@ pub(in crate::lsm) fn earlier(a: Option<Vec<u8>>, b: Option<Vec<u8>>) -> Option<
     }
 }
 
-/// The least key at or behind `from` that a run may have.
-pub(in crate::lsm) fn first_left(
+/// The least key at or behind `from` that a run, or one of the first levels, may have.
+pub(in crate::lsm) fn first_left<'a>(
     runs: &[Run],
+    levels: impl Iterator<Item = &'a Arc<Tree>>,
     reader: &BlockReader,
     from: &[u8],
 ) -> Result<Option<Vec<u8>>> {
+    let whole = |tree: &Arc<Tree>| Run { tree: Arc::clone(tree), consumed: Consumed::default() };
+    let levels: Vec<_> = levels.map(whole).collect();
     let mut first: Option<Vec<u8>> = None;
-    for run in runs {
+    for run in runs.iter().chain(&levels) {
         let Some(level) = run.tree.height().checked_sub(1) else { continue };
         let mut next = FenceCursor::find(&run.tree, reader, level, Target::At(from, Seq::MAX))?;
         while let Some(at) = next {

@@ -15,11 +15,14 @@ use crate::read::heat::Heat;
 use crate::read::operands::Operator;
 use crate::read::range_tombstones::RangeTombstones;
 use crate::run::consumed::Consumed;
-use crate::run::cursor::Target;
+use crate::run::cursor::{ShortKey, Target};
 use crate::run::data_cursor::{CursorResult, DataCursor};
 use crate::run::held_blocks::HeldBlocks;
 use crate::run::numbers::Numbers;
 use crate::run::tree::{BlockReader, Tree};
+
+/// The number of sources that memory is requested for at once.
+const EXPECTED: usize = 16;
 
 /// One run of versions, newest run first in the list of sources.
 pub struct Source<'a> {
@@ -32,7 +35,7 @@ pub struct Source<'a> {
     /// Whether the block that the scan begins with has to be read from the device.
     pub(super) is_missed: bool,
     /// The current key.
-    pub(super) key: Vec<u8>,
+    pub(super) key: ShortKey,
     /// The key's first bytes as a number: most comparisons need no more.
     pub(super) head: u64,
     /// The number of the current version.
@@ -74,7 +77,7 @@ impl<'a> Source<'a> {
             has_key: false,
             is_bound: false,
             is_missed: false,
-            key: Vec::new(),
+            key: ShortKey::new_const(),
             head: 0,
             seq: Seq(0),
             numbers: None,
@@ -102,7 +105,7 @@ impl<'a> Source<'a> {
 
     #[inline]
     pub(super) fn is_on(&self, head: u64, key: &[u8]) -> bool {
-        self.has_key && self.head == head && self.key == key
+        self.has_key && self.head == head && *self.key == *key
     }
 
     /// A number that is less for keys that come first in a scan; of equal ranks,
@@ -264,6 +267,8 @@ pub(crate) struct Sources<'a> {
     pub floor: Option<&'a [u8]>,
     /// Levels that have only versions up to this one are left out.
     pub since: Seq,
+    /// The number of the first sources, which a merge for scans takes together.
+    merged: usize,
     all: Vec<Source<'a>>,
 }
 
@@ -275,17 +280,15 @@ impl<'a> Sources<'a> {
         passed: bool,
         floor: Option<&'a [u8]>,
     ) -> Self {
-        Self {
-            passed,
-            floor,
-            all: vec![Source::memory(memtable)],
-            ..Self::without_memtable(reader)
-        }
+        let mut sources = Self { passed, floor, ..Self::without_memtable(reader) };
+        sources.all.reserve(EXPECTED);
+        sources.all.push(Source::memory(memtable));
+        sources
     }
 
     /// Those of an index without a memtable.
     pub const fn without_memtable(reader: &'a BlockReader) -> Self {
-        Self { reader, passed: false, floor: None, since: Seq(0), all: Vec::new() }
+        Self { reader, passed: false, floor: None, since: Seq(0), merged: 0, all: Vec::new() }
     }
 
     /// One batch, whose reads for runs are noted in `heat`; `held` has blocks of the batch before.
@@ -300,6 +303,7 @@ impl<'a> Sources<'a> {
         heat: Option<&Heat>,
         held: &mut HeldBlocks,
     ) -> Result<ScanBatch> {
+        let heat = heat.map(|heat| (heat, self.merged));
         let scan = Scan::new(request, self.all, removed, operator, held);
         Scan { heat, ..scan }.run()
     }
@@ -317,6 +321,11 @@ impl<'a> Sources<'a> {
         let mut held = HeldBlocks::default();
         let scan = Scan::new(request, self.all, &removed, &operator, &mut held);
         Scan { changed: Some(changed), ..scan }.run()
+    }
+
+    /// A merge for scans leaves what is added from now on as it is.
+    pub const fn those_below_stay(&mut self) {
+        self.merged = self.all.len();
     }
 
     /// Adds the levels of a tree, of which nothing at or before `floor` may be read.
