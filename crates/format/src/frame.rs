@@ -182,10 +182,14 @@ pub fn encode_frame(
     Ok(frame)
 }
 
+/// Copies parts that are as long together as `out`.
+#[inline]
 fn copy_parts(out: &mut [u8], parts: &[&[u8]]) {
-    let bytes = parts.iter().flat_map(|part| part.iter());
-    for (to, from) in out.iter_mut().zip(bytes) {
-        *to = *from;
+    let mut rest = out;
+    for part in parts {
+        let Some((to, behind)) = rest.split_at_mut_checked(part.len()) else { return };
+        to.copy_from_slice(part);
+        rest = behind;
     }
 }
 

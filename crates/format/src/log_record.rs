@@ -131,6 +131,12 @@ pub struct EncodedBatch {
 }
 
 impl BatchBuilder {
+    /// No operations yet; memory for about `body_bytes`.
+    #[must_use]
+    pub fn with_capacity(body_bytes: usize) -> Self {
+        Self { body: Vec::with_capacity(body_bytes), ..Self::default() }
+    }
+
     /// Appends a put.
     pub fn put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) {
         self.push(keyspace, &WriteOp::Point(key, Data::Put(value)));

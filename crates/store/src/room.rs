@@ -78,6 +78,9 @@ pub(crate) fn with_room<T>(
     mut attempt: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let mut result = attempt();
+    if !matches!(result, Err(Error::Full { .. })) {
+        return result;
+    }
     for effort in efforts(claim, &shared.limits.reserve) {
         if !matches!(result, Err(Error::Full { .. })) {
             return result;

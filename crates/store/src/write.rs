@@ -40,6 +40,11 @@ use crate::slot::Slot;
 use crate::times::{Stamp, Writing};
 use crate::write_request::{Always, Condition, Write};
 
+/// Bytes of an operation in the log in addition to its key and value, and of a batch, at most with
+/// short keyspace ids, keys and values.
+const LOGGED_OP_BYTES: u64 = 8;
+const LOGGED_BYTES_RESERVED: u64 = 1 << 20;
+
 /// The writes to one keyspace, and the tree that takes them.
 struct Group<'a> {
     tree: &'a Index,
@@ -214,11 +219,18 @@ fn require_features(shared: &Core, writes: &[Write<'_>]) -> Result<()> {
 }
 
 fn encode(writes: &[Write<'_>]) -> Result<EncodedBatch> {
-    let mut batch = BatchBuilder::default();
+    let mut batch = BatchBuilder::with_capacity(logged_bytes(writes));
     for write in writes {
         batch.push(write.slot.id, &write.action);
     }
     batch.finish().map_err(|error| Error::invalid(format!("the batch cannot be logged: {error}")))
+}
+
+/// The bytes that writes take in the log, about, and in most cases at most. What a batch takes
+/// beyond a megabyte is requested when it is there.
+fn logged_bytes(writes: &[Write<'_>]) -> usize {
+    let bytes = user_bytes(writes).saturating_add(LOGGED_OP_BYTES * (1 + writes.len() as u64));
+    bytes.min(LOGGED_BYTES_RESERVED) as usize
 }
 
 /// Logs and inserts the writes and makes them visible.

@@ -428,7 +428,9 @@ impl Index {
     /// can be freed when the snapshot has been dropped.
     pub(crate) fn still_kept(&self) -> KeptTombstones {
         let kept = *self.kept.lock();
-        let is_live = kept.oldest_snapshot == self.env.snapshots.oldest();
+        // Every write asks, and followers are asked by a call of the system.
+        let keeps_any = kept.count > 0 || kept.removals > 0;
+        let is_live = keeps_any && kept.oldest_snapshot == self.env.snapshots.oldest();
         if is_live { kept } else { KeptTombstones::default() }
     }
 
