@@ -17,8 +17,22 @@ use esker_format::key::long_head;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consumed {
     ranges: Arc<[KeyRangeBuf]>,
-    /// The heads of the ranges' first keys: a search touches few of the keys themselves.
-    heads: Arc<[u64]>,
+    /// The heads of the ranges' bounds: a search touches few of the keys themselves.
+    heads: Arc<[Heads]>,
+}
+
+/// The heads of a range's first key and of its end; without an end, the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Heads {
+    begin: u64,
+    end: u64,
+}
+
+impl Heads {
+    fn of(range: &KeyRangeBuf) -> Self {
+        let end = range.end.as_deref().map_or(u64::MAX, long_head);
+        Self { begin: long_head(&range.begin), end }
+    }
 }
 
 impl Consumed {
@@ -29,7 +43,7 @@ impl Consumed {
     }
 
     fn of(ranges: Arc<[KeyRangeBuf]>) -> Self {
-        let heads = ranges.iter().map(|range| long_head(&range.begin)).collect();
+        let heads = ranges.iter().map(Heads::of).collect();
         Self { ranges, heads }
     }
 
@@ -55,8 +69,23 @@ impl Consumed {
     #[must_use]
     pub fn at(&self, key: &[u8]) -> Option<KeyRange<'_>> {
         let head = long_head(key);
-        let from = self.heads.partition_point(|other| *other < head);
-        let equal = self.heads.iter().skip(from).take_while(|other| **other == head).count();
+        let behind = self.heads.partition_point(|other| other.begin < head);
+        let begins_alike = self.heads.get(behind).is_some_and(|next| next.begin == head);
+        let before = behind.checked_sub(1).and_then(|last| self.heads.get(last));
+        if begins_alike || before.is_some_and(|range| range.end == head) {
+            return self.at_alike(key, head, behind);
+        }
+        // The key differs from all bounds in its head.
+        before.filter(|range| head < range.end)?;
+        self.ranges.get(behind - 1).map(KeyRangeBuf::as_range)
+    }
+
+    /// The same for a key whose head is that of a bound; `from` is the number of ranges whose first
+    /// keys have lesser heads.
+    #[cold]
+    fn at_alike(&self, key: &[u8], head: u64, from: usize) -> Option<KeyRange<'_>> {
+        let behind = self.heads.iter().skip(from);
+        let equal = behind.take_while(|other| other.begin == head).count();
         let equal = self.ranges.get(from..from + equal).unwrap_or_default();
         let behind = from + equal.partition_point(|range| range.begin.as_slice() <= key);
         let range = self.ranges.get(behind.checked_sub(1)?)?.as_range();
@@ -138,16 +167,18 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Keys of one byte, and the end behind them.
+        /// Keys that end with one byte, and the end behind them: their heads differ, or not.
         #[test]
         fn agrees_with_a_set_of_keys(
             added in proptest::collection::vec((0u8..30, 1u8..12), 0..12),
+            prefix in prop_oneof![Just(&b""[..]), Just(b"same"), Just(b"the same")],
         ) {
+            let key_of = |byte: u8| [prefix, &[byte]].concat();
             let mut gone = Consumed::default();
             let mut model = [false; 31];
             for (from, len) in added {
                 let to = from + len;
-                let (begin, end) = ([from], [to]);
+                let (begin, end) = (key_of(from), key_of(to));
                 let keys = KeyRange { begin: &begin, end: (to <= 30).then_some(&end[..]) };
                 gone = gone.with(keys);
                 (from..to.min(31)).for_each(|key| model[usize::from(key)] = true);
@@ -158,15 +189,16 @@ mod tests {
             let touch = |pair: &[KeyRangeBuf]| pair[0].end.as_deref() >= Some(&pair[1].begin[..]);
             prop_assert!(!gone.ranges().windows(2).any(touch));
             for key in 0..30u8 {
-                prop_assert_eq!(gone.at(&[key]).is_some(), model[usize::from(key)]);
+                prop_assert_eq!(gone.at(&key_of(key)).is_some(), model[usize::from(key)]);
                 let before = key > 0 && model[usize::from(key) - 1];
-                prop_assert_eq!(gone.before(Some(&[key])).is_some(), before, "before {}", key);
+                prop_assert_eq!(gone.before(Some(&key_of(key))).is_some(), before, "before {}", key);
                 for end in key + 1..30 {
                     let all = model[usize::from(key)..usize::from(end)].iter().all(|gone| *gone);
-                    prop_assert_eq!(gone.has_all(&[key], Some(&[end])), all);
+                    let found = gone.has_all(&key_of(key), Some(&key_of(end)));
+                    prop_assert_eq!(found, all);
                 }
                 let rest = model[usize::from(key)..].iter().all(|gone| *gone);
-                prop_assert_eq!(gone.has_all(&[key], None), rest);
+                prop_assert_eq!(gone.has_all(&key_of(key), None), rest);
             }
         }
     }
