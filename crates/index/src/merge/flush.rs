@@ -74,6 +74,7 @@ impl Outcome for Run<'_> {
     }
 
     fn note(&self, context: KindContext<'_>, meta: &IndexMeta) {
+        context.index().heat.note_run();
         context.index().kind.note_run(meta);
     }
 }

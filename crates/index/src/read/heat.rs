@@ -10,6 +10,9 @@
 //! too many in all is counted as well, and has to be as much as the merge costs. A run that is
 //! entered through the cache costs an eighth of a read: time of the processor.
 //!
+//! What was counted before a run came is forgotten: a range is merged only if scans pay for it
+//! between two runs. Else it would be merged for scans, and again for the next run.
+//!
 //! Invariant: the begins of ranges ascend, and the first is the empty key.
 
 use std::sync::Arc;
@@ -38,6 +41,8 @@ pub(crate) struct Excess {
 pub(crate) struct Range {
     /// Its first key.
     begin: Vec<u8>,
+    /// The number of runs that had come when the rest began to be counted.
+    runs: AtomicU64,
     scans: AtomicU64,
     /// The number of the scan at which a merge would have paid.
     deadline: AtomicU64,
@@ -49,9 +54,9 @@ pub(crate) struct Range {
 
 impl Range {
     fn new(begin: Vec<u8>) -> Self {
-        let [scans, paid] = [0, 0].map(AtomicU64::new);
+        let [runs, scans, paid] = [0, 0, 0].map(AtomicU64::new);
         let [deadline, paid_due] = [u64::MAX, u64::MAX].map(AtomicU64::new);
-        Self { begin, scans, deadline, paid, paid_due }
+        Self { begin, runs, scans, deadline, paid, paid_due }
     }
 
     /// A scan has paid so much too much, and a merge costs `cost`; whether the range is to be
@@ -69,7 +74,14 @@ impl Range {
         is_late && is_paid
     }
 
-    /// It is merged.
+    /// So many runs have come.
+    fn note_runs(&self, runs: u64) {
+        if self.runs.swap(runs, Ordering::Relaxed) != runs {
+            self.reset();
+        }
+    }
+
+    /// It is merged, or has a run more.
     fn reset(&self) {
         self.scans.store(0, Ordering::Relaxed);
         self.deadline.store(u64::MAX, Ordering::Relaxed);
@@ -128,14 +140,16 @@ pub(crate) struct Due {
 pub(crate) struct Heat {
     /// None where the kind does not merge by it.
     ranges: Swap<Ranges>,
+    /// The number of runs that have come since the index was opened.
+    runs: AtomicU64,
     is_due: AtomicBool,
     due: Mutex<Option<Due>>,
 }
 
 impl Default for Heat {
     fn default() -> Self {
-        let ranges = Swap::new(Arc::default());
-        Self { ranges, is_due: AtomicBool::new(false), due: Mutex::new(None) }
+        let (ranges, runs) = (Swap::new(Arc::default()), AtomicU64::new(0));
+        Self { ranges, runs, is_due: AtomicBool::new(false), due: Mutex::new(None) }
     }
 }
 
@@ -156,6 +170,11 @@ impl Heat {
         self.forget();
     }
 
+    /// A run has come, which most likely has keys of all ranges.
+    pub fn note_run(&self) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The number of last parts of a view that merges for scans leave as they are.
     pub fn staying(&self) -> usize {
         self.ranges.load().staying
@@ -167,6 +186,7 @@ impl Heat {
         let ranges = self.ranges.load();
         let Some((range, end)) = ranges.of(key) else { return };
         let excess = excess(end);
+        range.note_runs(self.runs.load(Ordering::Relaxed));
         let paid = excess.blocks * ENTERED_FOR_READ + excess.runs;
         if range.note(paid, ranges.cost(excess.bytes)) {
             let (begin, end) = (range.begin.clone(), end.map(<[u8]>::to_vec));
@@ -258,6 +278,19 @@ mod tests {
             scans.enumerate().find(|(_, blocks)| range.note(*blocks, 8)).map(|(at, _)| at + 1)
         };
         assert_eq!([4, 2, 1, 0].map(due_at), [Some(3), Some(5), Some(9), None]);
+    }
+
+    #[test]
+    fn scans_pay_for_a_merge_between_two_runs_or_not_at_all() {
+        let heat = heat(&[""]);
+        for _ in 0..100 {
+            // Two reads a scan, and a merge costs eight: due at the fifth.
+            (0..4).for_each(|_| heat.note(b"a", |_| excess(2, 4)));
+            assert!(!heat.is_due());
+            heat.note_run();
+        }
+        (0..5).for_each(|_| heat.note(b"a", |_| excess(2, 4)));
+        assert!(heat.is_due());
     }
 
     #[test]
