@@ -28,6 +28,7 @@ use crate::kind::registry::{Options, kind_of};
 use crate::merge::Step;
 use crate::merge::flush::Flush;
 use crate::merge::scheme::Scheme;
+use crate::read::gaps::Gaps;
 use crate::read::heat::Heat;
 use crate::read::operands::Operator;
 use crate::read::past::PastIndexes;
@@ -99,6 +100,8 @@ pub struct Index {
     pub(super) memtable_bytes_max: AtomicU64,
     pub(super) views: Views,
     pub(super) newest_seq: AtomicU64,
+    /// Where scans begin that would pass many removed keys. Each put is noted there.
+    pub(super) gaps: Gaps,
     /// Everything up to here has been frozen or is on the device.
     pub(super) frozen_until: AtomicU64,
     /// The keyspace's record in the manifest.
@@ -194,6 +197,7 @@ impl Index {
             memtable_bytes_max: options.memtable_bytes_max.into(),
             views: Views::new(View::new(Arc::default(), parts, removed, Arc::default())),
             newest_seq: frozen_until.0.into(),
+            gaps: Gaps::default(),
             frozen_until: frozen_until.0.into(),
             flushed: Mutex::new(flushed_balance(&meta)),
             durable: Durable::new(meta),
@@ -235,7 +239,11 @@ impl Index {
         let before = memtable.memory_bytes();
         let depth = memtable.insert(key, seq, data);
         self.owe(key, data);
-        self.newest_seq.fetch_max(seq.0, Ordering::Relaxed);
+        // Before the gaps look whether puts are noted.
+        self.newest_seq.fetch_max(seq.0, Ordering::SeqCst);
+        if !matches!(data, Data::Delete) {
+            self.gaps.note(key);
+        }
         let after = memtable.memory_bytes();
         let added = after.saturating_sub(before);
         self.counted_bytes.fetch_add(added, Ordering::Relaxed);

@@ -327,7 +327,7 @@ impl Keyspace {
         read::multi_get(&self.shared, &self.slot, keys, snapshot.at())
     }
 
-    /// The entry with the smallest key.
+    /// The entry with the smallest key. Costs what the first one of a [`range`](Self::range) does.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -353,6 +353,9 @@ impl Keyspace {
 
     /// The entries whose keys are within `bounds`, as of now. Reversed or empty bounds give no
     /// entries.
+    ///
+    /// Keys before the first entry that were removed, and that compaction has not dropped, are
+    /// passed one by one by the first scans from a key; the third one begins behind them.
     ///
     /// # Errors
     /// Those of [`iter`](Self::iter).

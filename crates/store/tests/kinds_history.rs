@@ -10,6 +10,7 @@ mod kinds {
     mod generations;
     mod large_values;
     mod limits;
+    mod queues;
     mod removals;
     mod snapshots;
     mod stats;

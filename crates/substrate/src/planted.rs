@@ -66,6 +66,12 @@ pub enum Bug {
     RetiredByHalf,
     /// A scan jumps over a removed range although a source has newer entries there.
     JumpsOverNewer,
+    /// Scans go on to begin behind keys of which one was put.
+    GapNotClosed,
+    /// Scans of an earlier moment begin behind keys that are not live later.
+    GapForOlder,
+    /// An index that takes a memtable over does not know the numbers in it.
+    SharedNotCounted,
     /// A full merge gives a version newer than a range tombstone of its key a number below that
     /// one's.
     ResetUnderRangeTombstone,
@@ -304,6 +310,8 @@ pub enum Race {
     /// Space that the last view of a merge refers to may be reused as soon as older views are
     /// dropped.
     TaggedTooEarly,
+    /// What was put before puts are noted is looked up before they are, not after.
+    WatchedTooLate,
     /// Writers that wait for memory are not notified when there is some.
     MissedNotify,
     /// A writer looks for memory first and notes after that from which moment on it waits.
@@ -320,7 +328,7 @@ pub enum Race {
 
 impl Race {
     /// Those of one index.
-    pub const IN_INDEX: [Self; 9] = [
+    pub const IN_INDEX: [Self; 10] = [
         Self::ReclaimWhenRead,
         Self::WavefrontTooFar,
         Self::ViewBeforeBlocks,
@@ -330,6 +338,7 @@ impl Race {
         Self::TailIgnored,
         Self::FreezeWithoutBarrier,
         Self::TaggedTooEarly,
+        Self::WatchedTooLate,
     ];
 
     /// Those of a store.

@@ -13,7 +13,7 @@ use crate::crash;
 use crate::faults;
 use crate::flips::{self, stores, stores::Specimen};
 use crate::full::emptied;
-use crate::scenario::{self, Make, blobs};
+use crate::scenario::{self, Make, blobs, log_recycling};
 use crate::violation::Verdict;
 
 /// Crash images that one attempt judges at most.
@@ -54,23 +54,17 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::ReclaimBeforeCommit | Bug::FreedTwice => {
             crashes([scenario::overwrite, scenario::mixed])
         }
-        Bug::LogWithoutChecksum => crashes([scenario::load, scenario::log_recycling]),
-        Bug::StaleLogTailAccepted => {
-            crashes([scenario::log_recycling, scenario::closing, scenario::mixed])
-        }
+        Bug::LogWithoutChecksum => crashes([scenario::load, log_recycling]),
+        Bug::StaleLogTailAccepted => crashes([log_recycling, scenario::closing, scenario::mixed]),
         Bug::AcknowledgedBeforeSync | Bug::CommitBeforeBlocks => crashes([scenario::load]),
         Bug::SuperblockWithoutChecksum => {
             vec![Flips(stores::clean, |file| file == "superblock", 1)]
         }
-        Bug::NoDirectorySync | Bug::LengthNotSynced => {
-            crashes([scenario::creation, scenario::log_recycling])
-        }
-        Bug::LogTruncatedBeforeMerge => {
-            crashes([scenario::log_recycling, scenario::load, scenario::mixed])
-        }
+        Bug::NoDirectorySync | Bug::LengthNotSynced => crashes([scenario::creation, log_recycling]),
+        Bug::LogTruncatedBeforeMerge => crashes([log_recycling, scenario::load, scenario::mixed]),
         Bug::SnapshotBlocksReused => crashes([scenario::snapshots, scenario::mixed]),
         Bug::SequenceReusedAfterRecovery => crashes([scenario::closing, scenario::mixed]),
-        Bug::SegmentUnlinkedEarly => crashes([scenario::log_recycling, scenario::mixed]),
+        Bug::SegmentUnlinkedEarly => crashes([log_recycling, scenario::mixed]),
         Bug::CommitBeforeLog => {
             vec![Crash(scenario::load), Crash(scenario::keyspaces), Faults(scenario::load)]
         }
@@ -109,6 +103,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::SplitReadsNewSide | Bug::SplitResetsNumbers | Bug::ErasedStays => Vec::new(),
         Bug::SplitExpiresNow | Bug::DroppedUnderPin | Bug::PastValuesKept => Vec::new(),
         Bug::HeadsCompared | Bug::RankNotRenewed | Bug::JumpsOverNewer => Vec::new(),
+        Bug::GapNotClosed | Bug::GapForOlder | Bug::SharedNotCounted => Vec::new(),
         Bug::NamesNotPinned | Bug::MemoryLookedAtEachTime | Bug::SplitReadsTrimmed => Vec::new(),
         // `crates/store/tests/follow.rs` finds these.
         Bug::FollowerSkipsSegment | Bug::FollowerPinIgnored | Bug::AskedNotCompared => Vec::new(),

@@ -1,6 +1,7 @@
 //! The read operations. None of them waits: each loads a view.
 
 pub(crate) mod changed;
+pub(crate) mod gaps;
 pub(crate) mod heat;
 pub(crate) mod moving;
 pub mod operands;
@@ -160,9 +161,17 @@ impl Index {
     pub fn scan_on(&self, request: &ScanRequest<'_>, held: &mut HeldBlocks) -> Result<ScanBatch> {
         let _shared = self.share();
         let operator = self.operator.load();
-        let batch = self.views.load().scan(&self.reader, request, &operator, &self.heat, held);
+        let gap_end = self.gaps.skip(request);
+        let Some(rest) = gaps::rest(request, gap_end.as_ref()) else {
+            return Ok(ScanBatch::default());
+        };
+        let view = self.views.load();
+        let batch = view.scan(&self.reader, &rest, &operator, &self.heat, held);
         held.count(&self.env.budget);
         self.lend_to_cache();
+        if let Ok(batch) = &batch {
+            self.gaps.learn(request, batch, &self.newest_seq);
+        }
         batch
     }
 }

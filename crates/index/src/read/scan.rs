@@ -74,6 +74,9 @@ pub struct ScanBatch {
     pub entries: Entries,
     /// The damaged ranges that were passed over.
     pub damaged: Vec<DamagedRange>,
+    /// Versions that were looked at before the first entry. A jump over a deleted range counts for
+    /// those that take as long.
+    pub passed: usize,
     /// The bound to continue from: the lower one, or the upper one of a reverse scan. `None` when
     /// the scan is complete.
     pub resume: Option<Bound<Vec<u8>>>,
@@ -237,7 +240,7 @@ impl<'r, 's> Scan<'r, 's> {
         self.merge.start()?;
         self.note_heat();
         let (mut key, mut last, mut last_head) = (Vec::new(), None, 0);
-        let mut resume = None;
+        let (mut resume, mut passed) = (None, 0);
         while let Some((index, source)) = self.merge.first() {
             if beyond_end(&source.key, self.request) {
                 break;
@@ -252,6 +255,9 @@ impl<'r, 's> Scan<'r, 's> {
             if let Some(jump) = self.jump(index, &key) {
                 // Many ranges may be behind each other.
                 self.versions += JUMP_VERSIONS;
+                if self.entries.is_empty() {
+                    passed = self.versions;
+                }
                 if self.versions >= VERSIONS_MAX {
                     resume = Some(Bound::Included(key));
                     break;
@@ -272,6 +278,9 @@ impl<'r, 's> Scan<'r, 's> {
                 }
                 taken => taken?,
             }
+            if self.entries.is_empty() {
+                passed = self.versions;
+            }
             if self.is_full() {
                 resume = Some(Bound::Excluded(key));
                 break;
@@ -285,7 +294,7 @@ impl<'r, 's> Scan<'r, 's> {
             let ahead: Vec<_> = sources.map(|source| source.release(self.held)).collect();
             ahead.into_iter().for_each(|blocks| self.held.extend(blocks));
         }
-        Ok(ScanBatch { entries, damaged, resume })
+        Ok(ScanBatch { entries, damaged, passed, resume })
     }
 
     /// Has each source begin where the first versions are that range tombstones do not hide in it.

@@ -1,6 +1,7 @@
 //! The tree against a sorted map of versions.
 
 mod damage;
+mod gaps;
 mod lsm;
 mod model;
 mod operands;

@@ -10,6 +10,8 @@ use esker_format::action::KeyRange;
 use esker_format::ids::Seq;
 use esker_format::meta::IndexMeta;
 use esker_substrate::memtable::{Leaves, Memtable};
+use esker_substrate::planted::{self, Bug};
+use esker_substrate::sync::atomic::Ordering;
 
 use crate::Index;
 use crate::read::range_tombstones::RangeTombstones;
@@ -45,7 +47,7 @@ impl Index {
         let recovered = older.recovered.lock().as_ref().map(Memtable::leaves_arc);
         recovered.into_iter().for_each(|leaves| self.replay_all(&leaves));
         if leave_the_same(&meta, &older.meta()) {
-            self.share_memtable(&view);
+            self.share_memtable((&view, older.newest_seq()));
         } else {
             self.replay_all(&view.memtable.leaves_arc());
         }
@@ -87,8 +89,11 @@ impl Index {
         }
     }
 
-    fn share_memtable(&self, older: &View) {
+    fn share_memtable(&self, (older, newest): (&View, Seq)) {
         let memtable = Arc::clone(&older.memtable);
         self.views.publish(|view| view.with_parts(memtable, view.parts.clone()));
+        if !planted::is(Bug::SharedNotCounted) {
+            self.newest_seq.fetch_max(newest.0, Ordering::SeqCst);
+        }
     }
 }

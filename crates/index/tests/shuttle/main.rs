@@ -4,9 +4,9 @@
 //! `cargo test -p esker-index --features shuttle,planted --test shuttle`
 //!
 //! `runner` runs schedules and counts them; `history` is what threads saw, and whether it could
-//! be; `subject` is the index; `merges`, `histories` and `tails` are the scenarios, `slices` those
-//! of an LSM index, `splits` those of keyspaces with history; `planted` proves that they find
-//! mistakes.
+//! be; `subject` is the index; `merges`, `histories`, `gaps` and `tails` are the scenarios,
+//! `slices` those of an LSM index, `splits` those of keyspaces with history; `planted` proves that
+//! they find mistakes.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,6 +14,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod gaps;
 mod histories;
 mod history;
 mod merges;

@@ -1,7 +1,7 @@
 //! Every mistake that only several threads find is found, by name.
 
 use crate::runner::hunt;
-use crate::{histories, merges, tails};
+use crate::{gaps, histories, merges, tails};
 use esker_substrate::planted::{Bug, Mistake, Race};
 
 macro_rules! bugs {
@@ -40,4 +40,6 @@ bugs! {
         Race::FreezeWithoutBarrier by 20_000 of [histories::writes_and_a_merge],
     finds_a_tag_too_early:
         Race::TaggedTooEarly by 20_000 of [merges::lookups_of_the_last_key],
+    finds_puts_that_are_watched_too_late:
+        Race::WatchedTooLate by 20_000 of [gaps::scans_of_a_front_that_moves],
 }

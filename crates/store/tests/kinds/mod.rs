@@ -15,6 +15,7 @@ mod generations;
 mod large_values;
 mod limits;
 mod operands;
+mod queues;
 mod ranges;
 mod removals;
 mod snapshots;

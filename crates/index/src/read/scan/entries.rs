@@ -192,6 +192,11 @@ impl Entries {
         entry.split_at_checked(key_end - begin)
     }
 
+    /// A copy of the first key.
+    pub(crate) fn first_key(&self) -> Option<Vec<u8>> {
+        self.places.first().map(|place| self.slice(0, place.key_end))
+    }
+
     /// A copy of an entry.
     fn get(&self, index: usize) -> Option<(Vec<u8>, Value)> {
         let Place { key_end, end, form } = *self.places.get(index)?;
