@@ -81,8 +81,9 @@ impl Compaction {
     /// Sets the bytes of writes that a scan's read of a block is worth, orthogonal to the policy.
     /// Where scans read a range of keys so often between two flushes that merging its sorted runs
     /// would have paid for itself by now, these are merged into one level, so that scans read one
-    /// block there instead of one of each run (ADAPT of the lazy-adaptive tree). The default is 4,096 with [`CompactionPolicy::Pull`], and 0 with the
-    /// other policies. With 0 scans cause no compaction.
+    /// block there instead of one of each run (ADAPT of the lazy-adaptive tree). The default is
+    /// 4,096 with [`CompactionPolicy::Pull`], and 0 with the other policies. With 0 scans cause no
+    /// compaction.
     pub const fn adaptive(mut self, read_worth_bytes: u64) -> Self {
         self.read_worth_bytes = read_worth_bytes;
         self

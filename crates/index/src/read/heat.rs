@@ -59,7 +59,7 @@ impl Range {
         Self { begin, runs, scans, deadline, paid, paid_due }
     }
 
-    /// A scan has paid so much too much, and a merge costs `cost`; whether the range is to be
+    /// A scan has paid `excess` too much, and a merge costs `cost`; whether the range is to be
     /// merged.
     fn note(&self, excess: u64, cost: u64) -> bool {
         let scan = self.scans.fetch_add(1, Ordering::Relaxed) + 1;

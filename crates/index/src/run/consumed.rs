@@ -191,7 +191,8 @@ mod tests {
             for key in 0..30u8 {
                 prop_assert_eq!(gone.at(&key_of(key)).is_some(), model[usize::from(key)]);
                 let before = key > 0 && model[usize::from(key) - 1];
-                prop_assert_eq!(gone.before(Some(&key_of(key))).is_some(), before, "before {}", key);
+                let found = gone.before(Some(&key_of(key))).is_some();
+                prop_assert_eq!(found, before, "before {}", key);
                 for end in key + 1..30 {
                     let all = model[usize::from(key)..usize::from(end)].iter().all(|gone| *gone);
                     let found = gone.has_all(&key_of(key), Some(&key_of(end)));

@@ -61,8 +61,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         },
         Prediction {
             name: "frequent-scans-read-less",
-            claim: "with 10,000 scans a memtable and a read worth a tenth of a write, scans read at \
-                    most 0.71 of the blocks that they read under Pull (a model says 0.57)",
+            claim: "with 10,000 scans a memtable and a read worth a tenth of a write, scans read \
+                    at most 0.71 of the blocks that they read under Pull (a model says 0.57)",
             judge: reads_less,
         },
         Prediction {
