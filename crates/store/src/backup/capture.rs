@@ -21,6 +21,7 @@ use esker_format::value_ref::ValueRef;
 use esker_index::upkeep::values::is_in_log_alone;
 use esker_substrate::log::SegmentPart;
 use esker_substrate::manifest::{KeyspaceState, ManifestState};
+use esker_substrate::runs::RunSet;
 
 use crate::error::Result;
 use crate::follow;
@@ -118,6 +119,21 @@ impl<'a> Captured<'a> {
             })?;
         }
         Ok(logged)
+    }
+
+    /// Whether the log refers to values in space that the state uses. The writer frees space by a
+    /// record of the manifest before it uses it again, so the state was read before that record,
+    /// and the log after it. All that readers need of the state may be there, but the store that
+    /// it makes could not replay the log.
+    pub fn is_torn(&self) -> bool {
+        if self.logged.is_empty() {
+            return false;
+        }
+        let mut taken = RunSet::default();
+        let used = self.state.keyspaces.values().flat_map(KeyspaceState::extents);
+        used.for_each(|extent| taken.include(extent));
+        let mut logged = self.logged.iter().flat_map(|value| &value.runs);
+        !logged.all(|run| taken.insert(*run).is_ok())
     }
 
     /// Does something while the store is open.

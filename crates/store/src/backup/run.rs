@@ -64,6 +64,9 @@ fn make(shared: &Core, folder: &mut Folder, progress: &mut Progress<'_>) -> Resu
     let mut unmoved = 0;
     for _ in 0..PASSES_MAX {
         let captured = Captured::now(shared)?;
+        if shared.follower.is_some() && captured.is_torn() {
+            continue;
+        }
         let mut run = Run::new(shared, &captured, folder, progress, earlier);
         let error = match run.copy() {
             Ok(chunks) => return run.finish(chunks),
