@@ -7,8 +7,7 @@
 //! due at number i + ⌈e / s⌉, and the least of these numbers is all that has to be kept.
 //!
 //! That takes later scans to read as much. With a cache they may read less, so what they have read
-//! too many in all is counted as well, and has to be as much as the merge costs. A run that is
-//! entered through the cache costs an eighth of a read: time of the processor.
+//! too many in all is counted as well, and has to be as much as the merge costs.
 //!
 //! What was counted before a run came is forgotten: a range is merged only if scans pay for it
 //! between two runs. Else it would be merged for scans, and again for the next run.
@@ -21,17 +20,11 @@ use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_substrate::sync::{Mutex, Swap};
 
-/// The runs that a scan enters in the time of a read of a block, where it finds its blocks in the
-/// cache.
-const ENTERED_FOR_READ: u64 = 8;
-
 /// What a scan tells of its range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Excess {
     /// The blocks that it has read and would not read after a merge.
     pub blocks: u64,
-    /// The runs that it has entered and would not enter then.
-    pub runs: u64,
     /// The bytes of all runs and levels that such a merge takes keys of.
     pub bytes: u64,
 }
@@ -46,9 +39,9 @@ pub(crate) struct Range {
     scans: AtomicU64,
     /// The number of the scan at which a merge would have paid.
     deadline: AtomicU64,
-    /// What scans have paid too much, in runs that are entered.
+    /// The blocks that scans have read too many.
     paid: AtomicU64,
-    /// The payment with which a merge would have paid.
+    /// The number of these blocks at which a merge would have paid.
     paid_due: AtomicU64,
 }
 
@@ -59,8 +52,8 @@ impl Range {
         Self { begin, runs, scans, deadline, paid, paid_due }
     }
 
-    /// A scan has paid `excess` too much, and a merge costs `cost`; whether the range is to be
-    /// merged.
+    /// A scan has read `excess` blocks too many, and a merge costs as much as `cost` reads of a
+    /// block; whether the range is to be merged.
     fn note(&self, excess: u64, cost: u64) -> bool {
         let scan = self.scans.fetch_add(1, Ordering::Relaxed) + 1;
         let paid = self.paid.fetch_add(excess, Ordering::Relaxed) + excess;
@@ -110,11 +103,11 @@ impl Ranges {
         Self { all, bytes, read_worth_bytes: read_worth_bytes.max(1), staying }
     }
 
-    /// What a merge of one range costs, in runs that are entered: it reads and writes its part of
+    /// What a merge of one range costs, in reads of a block: it reads and writes its part of
     /// `bytes`.
     fn cost(&self, bytes: u64) -> u64 {
         let each = bytes / (self.all.len() as u64).max(1);
-        (each / UNIT_BYTES + each / self.read_worth_bytes).saturating_mul(ENTERED_FOR_READ)
+        each / UNIT_BYTES + each / self.read_worth_bytes
     }
 
     /// The range of a key, and where the next one begins.
@@ -187,8 +180,7 @@ impl Heat {
         let Some((range, end)) = ranges.of(key) else { return };
         let excess = excess(end);
         range.note_runs(self.runs.load(Ordering::Relaxed));
-        let paid = excess.blocks * ENTERED_FOR_READ + excess.runs;
-        if range.note(paid, ranges.cost(excess.bytes)) {
+        if range.note(excess.blocks, ranges.cost(excess.bytes)) {
             let (begin, end) = (range.begin.clone(), end.map(<[u8]>::to_vec));
             *self.due.lock() = Some(Due { begin, end, at: key.to_vec() });
             self.is_due.store(true, Ordering::Release);
@@ -233,7 +225,7 @@ mod tests {
     }
 
     const fn excess(blocks: u64, merged_blocks: u64) -> Excess {
-        Excess { blocks, runs: 0, bytes: merged_blocks * UNIT_BYTES }
+        Excess { blocks, bytes: merged_blocks * UNIT_BYTES }
     }
 
     /// The numbers of the slides: scans cost 15, 50, 80, 110, 150, a merge 70, 140, 200, 260, 340.
@@ -298,12 +290,6 @@ mod tests {
         let heat = heat(&[""]);
         (0..100).for_each(|_| heat.note(b"a", |_| excess(0, 1)));
         assert!(!heat.is_due());
-        let entered = Excess { runs: 4, ..excess(0, 8) };
-        (0..1 + 8 * 16 / 4).for_each(|_| {
-            assert!(!heat.is_due());
-            heat.note(b"a", |_| entered);
-        });
-        assert!(heat.is_due(), "entering four runs costs half a read");
         let off = Heat::default();
         off.note(b"a", |_| panic!("heat is off"));
         assert!(!off.is_on() && !off.is_due());

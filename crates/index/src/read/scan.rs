@@ -352,10 +352,9 @@ impl<'r, 's> Scan<'r, 's> {
             };
             let merged = self.merge.sources.iter().take(merged).filter(meets);
             let missed = merged.clone().filter(|source| source.is_missed).count() as u64;
-            let entered = merged.clone().filter(|source| !source.is_bound).count() as u64;
             let bytes = merged.filter_map(Source::cursor).map(DataCursor::data_bytes).sum();
-            // What they are merged into is entered, and read, then.
-            Excess { blocks: missed.saturating_sub(1), runs: entered.saturating_sub(1), bytes }
+            // What they are merged into is read then.
+            Excess { blocks: missed.saturating_sub(1), bytes }
         });
     }
 
