@@ -452,6 +452,7 @@ fn complete(shared: &Core, slot: &Slot) -> Result<()> {
 pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let _span = tracing::debug_span!("compact", keyspace = slot.name).entered();
     let _may_use_the_reserve = slot.own_tree()?.allow_reserve();
+    let written = shared.snapshots().visible();
     loop {
         let tree = slot.tree()?;
         shared.poison.check()?;
@@ -470,6 +471,10 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         let has_new = tree.memtable_entries() > 0;
         if has_new && tree.flushes_first() && begin(shared, slot, Work::Flush)? {
             while step(shared, slot, BackgroundJob::Flush)? == Step::More {}
+        }
+        if tree.is_flushing() && tree.meta().flushed_seq < written {
+            // Another thread has begun with it: what it writes out takes part.
+            continue;
         }
         let with_memtable = has_new && !tree.flushes_first();
         // A split that was due already takes no run that has come since.
