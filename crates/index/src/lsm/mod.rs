@@ -235,7 +235,7 @@ impl LsmIndex<'_> {
 
     /// Whether something is to be merged.
     pub(super) fn is_slice_due(&self, durable: &Arc<IndexMeta>) -> bool {
-        if self.are_scans_due(durable) {
+        if self.heat().is_due() {
             return true;
         }
         let arrivals = self.arrivals();
@@ -244,7 +244,10 @@ impl LsmIndex<'_> {
             let packing = self.lsm.packing.lock();
             durable.lsm().is_some_and(|lsm| packing.due(lsm, omega).is_some())
         };
-        let work_out = || self.overflows(durable, &arrivals) || wastes();
+        let work_out = || {
+            self.keep_ranges(durable);
+            self.overflows(durable, &arrivals) || wastes()
+        };
         self.lsm.asked.lock().is_due(durable, &arrivals, work_out)
     }
 

@@ -69,7 +69,9 @@ impl Range {
 
     /// So many runs have come.
     fn note_runs(&self, runs: u64) {
-        if self.runs.swap(runs, Ordering::Relaxed) != runs {
+        // Most scans only look.
+        let is_new = self.runs.load(Ordering::Relaxed) != runs;
+        if is_new && self.runs.swap(runs, Ordering::Relaxed) != runs {
             self.reset();
         }
     }
@@ -147,11 +149,6 @@ impl Default for Heat {
 }
 
 impl Heat {
-    /// Whether there are ranges.
-    pub fn is_on(&self) -> bool {
-        !self.ranges.load().all.is_empty()
-    }
-
     /// Bytes of the level that the ranges divide; 0 without ranges.
     pub fn bytes(&self) -> u64 {
         self.ranges.load().bytes
@@ -168,9 +165,11 @@ impl Heat {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of last parts of a view that merges for scans leave as they are.
-    pub fn staying(&self) -> usize {
-        self.ranges.load().staying
+    /// The number of last parts of a view that merges for scans leave as they are; `None` where
+    /// there are no ranges.
+    pub fn staying(&self) -> Option<usize> {
+        let ranges = self.ranges.load();
+        (!ranges.all.is_empty()).then_some(ranges.staying)
     }
 
     /// A scan began at `key`; `excess` tells what it did in its range, up to a key, that it would
@@ -292,7 +291,7 @@ mod tests {
         assert!(!heat.is_due());
         let off = Heat::default();
         off.note(b"a", |_| panic!("heat is off"));
-        assert!(!off.is_on() && !off.is_due());
+        assert!(off.staying().is_none() && !off.is_due());
     }
 
     /// The cost of ADAPT is at most twice the cost with all scans known before: a range gets data

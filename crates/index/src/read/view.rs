@@ -252,9 +252,10 @@ impl View {
         let floor = wavefront.filter(|_| !passed);
         let active = self.memtable.leaves_arc();
         let mut sources = Sources::new(reader, &active, passed, floor);
-        let heat = Some(heat).filter(|heat| heat.is_on());
-        let staying = heat.map_or(0, Heat::staying);
-        let (upper, lower) = self.parts.split_at(self.parts.len().saturating_sub(staying));
+        let staying = heat.staying();
+        let heat = staying.map(|_| heat);
+        let merged = self.parts.len().saturating_sub(staying.unwrap_or_default());
+        let (upper, lower) = self.parts.split_at(merged);
         upper.iter().for_each(|part| part.scan(&mut sources));
         sources.those_below_stay();
         lower.iter().for_each(|part| part.scan(&mut sources));

@@ -19,11 +19,12 @@ use esker_format::ptr::Extent;
 use esker_format::superblock::FEATURE_LARGE_VALUES;
 use esker_format::value_ref::ValueRef;
 use esker_index::upkeep::values::is_in_log_alone;
+use esker_substrate::blocks::DATA_FILE;
 use esker_substrate::log::SegmentPart;
 use esker_substrate::manifest::{KeyspaceState, ManifestState};
 use esker_substrate::runs::RunSet;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::follow;
 use crate::shared::Core;
 use crate::slot::Slot;
@@ -121,19 +122,24 @@ impl<'a> Captured<'a> {
         Ok(logged)
     }
 
-    /// Whether the log refers to values in space that the state uses. The writer frees space by a
-    /// record of the manifest before it uses it again, so the state was read before that record,
-    /// and the log after it. All that readers need of the state may be there, but the store that
-    /// it makes could not replay the log.
-    pub fn is_torn(&self) -> bool {
+    /// The error of replaying the log, if it refers to values in space that the state uses. A
+    /// writer frees space by a record of the manifest before it uses it again, so the state was
+    /// read before that record, and the log after it. All that readers need of the state may be
+    /// there.
+    pub fn torn(&self) -> Option<Error> {
         if self.logged.is_empty() {
-            return false;
+            return None;
         }
         let mut taken = RunSet::default();
         let used = self.state.keyspaces.values().flat_map(KeyspaceState::extents);
         used.for_each(|extent| taken.include(extent));
         let mut logged = self.logged.iter().flat_map(|value| &value.runs);
-        !logged.all(|run| taken.insert(*run).is_ok())
+        let run = logged.find(|run| taken.insert(**run).is_err())?;
+        Some(Error::Damaged {
+            file: DATA_FILE.into(),
+            offset: run.offset(),
+            what: format!("the log refers to {} bytes here that are in use", run.bytes()),
+        })
     }
 
     /// Does something while the store is open.

@@ -64,11 +64,9 @@ fn make(shared: &Core, folder: &mut Folder, progress: &mut Progress<'_>) -> Resu
     let mut unmoved = 0;
     for _ in 0..PASSES_MAX {
         let captured = Captured::now(shared)?;
-        if shared.follower.is_some() && captured.is_torn() {
-            continue;
-        }
         let mut run = Run::new(shared, &captured, folder, progress, earlier);
-        let error = match run.copy() {
+        let copied = run.check_log().and_then(|()| run.copy());
+        let error = match copied {
             Ok(chunks) => return run.finish(chunks),
             Err(error) => run.failure.take().unwrap_or(error),
         };
@@ -250,6 +248,12 @@ impl<'r, 'p> Run<'r, 'p> {
         let pieces = Pieces::new(&self.pieces()?);
         let Self { old_chunks: chunks, so_far, report, .. } = self;
         Ok(Earlier { pieces, chunks, so_far, report, any: true })
+    }
+
+    /// Fails if the log could not be replayed over the state.
+    fn check_log(&mut self) -> Result<()> {
+        let torn = self.captured.torn();
+        self.of_store(torn.map_or(Ok(()), Err))
     }
 
     /// Copies what is new, and answers where the log is.

@@ -14,21 +14,24 @@ const BYTES: usize = UNIT_BYTES as usize;
 /// Most buffers that are kept, in all threads together.
 const KEPT_MAX: usize = 16;
 
-/// No thread waits for it.
+/// No thread waits for it, so that it is of no interest to a scheduler that tests control.
 static KEPT: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
 /// A buffer of `len` bytes, of any content.
 pub(crate) fn take(len: usize) -> Box<[u8]> {
-    let kept =
-        if len == BYTES { KEPT.try_lock().ok().and_then(|mut kept| kept.pop()) } else { None };
-    kept.unwrap_or_else(|| vec![0; len].into_boxed_slice())
+    kept(len).unwrap_or_else(|| vec![0; len].into_boxed_slice())
 }
 
 /// A buffer with these bytes.
 pub(crate) fn copy_of(bytes: &[u8]) -> Box<[u8]> {
-    let mut buffer = take(bytes.len());
+    let Some(mut buffer) = kept(bytes.len()) else { return bytes.into() };
     buffer.copy_from_slice(bytes);
     buffer
+}
+
+/// One that was kept, if it has this length.
+fn kept(len: usize) -> Option<Box<[u8]>> {
+    (len == BYTES).then(|| KEPT.try_lock().ok()?.pop())?
 }
 
 /// Keeps a buffer that nothing uses any more, or frees it.

@@ -49,10 +49,11 @@ fn begins(tree: &Tree, reader: &BlockReader, blocks: u64, all: u64) -> Result<Ve
 }
 
 impl LsmIndex<'_> {
-    /// Whether scans have paid for a merge. Where they may, it keeps the ranges.
-    pub(in crate::lsm) fn are_scans_due(&self, durable: &IndexMeta) -> bool {
+    /// Makes the ranges anew where they do not fit the last level any more, if scans may cause
+    /// merges.
+    pub(in crate::lsm) fn keep_ranges(&self, durable: &IndexMeta) {
         let read_worth = self.lsm.compaction.read_worth_bytes;
-        let Some(lsm) = durable.lsm().filter(|_| read_worth > 0) else { return false };
+        let Some(lsm) = durable.lsm().filter(|_| read_worth > 0) else { return };
         let last = lsm.levels.last().map_or(0, level_bytes);
         if !still_fits(self.heat().bytes(), last) {
             let (layout, depth) = self.level_for_scans(durable, lsm);
@@ -60,7 +61,6 @@ impl LsmIndex<'_> {
             let begins = self.begins(last).unwrap_or_default();
             self.heat().divide(Ranges::new(begins, last, read_worth, staying));
         }
-        self.heat().is_due()
     }
 
     /// The begins of ranges of the last level, of so many bytes. An error in its fences is found

@@ -218,7 +218,7 @@ fn what_was_not_asked_for_lately_makes_room() {
 
 /// Scans from many keys are no queues, and cost puts nothing.
 #[test]
-fn scans_from_ever_other_keys_are_not_watched() {
+fn scans_from_other_keys_each_time_are_not_watched() {
     let subject = Subject::default();
     for begin in 0..=255 {
         subject.scan(Bound::Included(&[begin]), 1, &end(&[begin, 9]));
@@ -228,7 +228,7 @@ fn scans_from_ever_other_keys_are_not_watched() {
 }
 
 #[test]
-fn what_nobody_asks_for_is_watched_no_more() {
+fn what_is_not_asked_for_is_watched_no_more() {
     let subject = Subject::learnt(10, None, 10, b"m");
     for seq in 0..UNASKED_MAX {
         subject.put(b"z", 11 + seq);
