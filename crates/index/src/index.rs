@@ -367,8 +367,7 @@ impl Index {
     /// Whether a full merge would find nothing to do. `may_change`: levels that are not fully
     /// compacted may contain values with an expiry, or merge operands.
     pub fn is_fully_compacted(&self, may_change: bool) -> bool {
-        let is_busy = self.is_merging() || self.is_flushing() || self.memtable_entries() > 0;
-        if is_busy || self.must_split() {
+        if self.is_busy() || self.must_split() {
             return false;
         }
         let may_change = may_change && !self.keeps_history();

@@ -415,7 +415,7 @@ fn flush_to(shared: &Core, slot: &Arc<Slot>, target: Seq) -> Result<()> {
         let tree = slot.tree()?;
         shared.poison.check()?;
         complete(shared, slot)?;
-        let flushed = tree.memtable_entries() == 0 || tree.is_flushed(target);
+        let flushed = is_flushed(&tree, target);
         let work = if flushed { tree.due() } else { tree.flush_work() };
         let Some(work) = work else {
             if flushed {
@@ -452,7 +452,7 @@ fn complete(shared: &Core, slot: &Slot) -> Result<()> {
 pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let _span = tracing::debug_span!("compact", keyspace = slot.name).entered();
     let _may_use_the_reserve = slot.own_tree()?.allow_reserve();
-    let written = shared.snapshots().visible();
+    let target = slot.own_tree()?.newest_seq();
     loop {
         let tree = slot.tree()?;
         shared.poison.check()?;
@@ -468,25 +468,34 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         if tree.is_fully_compacted(may_change) {
             return Ok(());
         }
-        let has_new = tree.memtable_entries() > 0;
-        if has_new && tree.flushes_first() && begin(shared, slot, Work::Flush)? {
+        if !is_flushed(&tree, target) && tree.flushes_first() && begin(shared, slot, Work::Flush)? {
             while step(shared, slot, BackgroundJob::Flush)? == Step::More {}
         }
-        if tree.is_flushing() && tree.meta().flushed_seq < written {
-            // Another thread has begun with it: what it writes out takes part.
+        let flushed = is_flushed(&tree, target);
+        if !flushed && tree.is_flushing() {
+            // Another thread writes it out.
             continue;
         }
-        let with_memtable = has_new && !tree.flushes_first();
+        let with_memtable = !flushed && !tree.flushes_first();
+        let flushed_seq = tree.meta().flushed_seq;
         // A split that was due already takes no run that has come since.
         let was_due = tree.splits_next();
         // Another thread may have begun something in between: then once more.
         if begin(shared, slot, Work::Merge { full: true, with_memtable })? {
+            let is_alone = !tree.is_flushing() && tree.meta().flushed_seq == flushed_seq;
             while step(shared, slot, BackgroundJob::Merge)? == Step::More {}
-            if !was_due && !slot.tree()?.splits_next() {
+            let has_all = flushed || (with_memtable && is_alone);
+            if has_all && !was_due && !slot.tree()?.splits_next() {
                 return Ok(());
             }
         }
     }
+}
+
+/// Whether what the keyspace had up to `target` is on the device.
+fn is_flushed(tree: &Index, target: Seq) -> bool {
+    let forgets_frozen = planted::is(Race::FrozenForgotten) && tree.memtable_entries() == 0;
+    tree.is_flushed(target) || !tree.is_busy() || forgets_frozen
 }
 
 #[cfg(test)]

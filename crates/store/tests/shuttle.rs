@@ -16,7 +16,7 @@ mod runner;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker::{Db, DbBuilder, Device, Durability, Error, Keyspace, KeyspaceOptions};
+use esker::{Db, DbBuilder, Device, Durability, Error, IndexKind, Keyspace, KeyspaceOptions};
 use esker_device::memory::MemoryDevice;
 use esker_device::sim::{CrashModel, SimDevice, Survivors};
 use esker_substrate::planted::{Bug, Race};
@@ -52,8 +52,16 @@ impl Subject {
     }
 
     fn on(device: Arc<dyn Device>) -> Arc<Self> {
+        Self::with(device, KeyspaceOptions::default())
+    }
+
+    fn of(index: IndexKind) -> Arc<Self> {
+        Self::with(Arc::new(MemoryDevice::new()), KeyspaceOptions::default().index(index))
+    }
+
+    fn with(device: Arc<dyn Device>, options: KeyspaceOptions) -> Arc<Self> {
         let db = builder(device).open().unwrap();
-        let options = KeyspaceOptions::default().memtable_bytes(Some(3 << 10));
+        let options = options.memtable_bytes(Some(3 << 10));
         let keys = db.keyspace("keys", options).unwrap();
         Arc::new(Self { db, keys, history: History::default() })
     }
@@ -120,6 +128,27 @@ fn two_compactions_at_once() {
     (0..4).for_each(|key| assert!(subject.get(key).is_some()));
     subject.history.assert_linearizable();
     subject.close();
+}
+
+/// A compaction merges what was written before it, though another thread flushes that; and what
+/// that flushes is on the device.
+fn a_compaction_beside_a_flush() {
+    for index in IndexKind::ALL {
+        let subject = Subject::of(index);
+        (0..4).for_each(|key| subject.put(key, u64::from(key)));
+        let flusher = concurrently(&subject, move |subject: &Subject| {
+            subject.db.flush().unwrap();
+            let stats = subject.db.stats().unwrap();
+            let bytes = stats.keyspaces.iter().map(|keyspace| keyspace.data_bytes);
+            assert!(bytes.sum::<u64>() >= 4 * VALUE_BYTES as u64, "{index}");
+        });
+        subject.keys.compact().unwrap();
+        let stats = subject.db.stats().unwrap();
+        let runs = stats.keyspaces.iter().map(|keyspace| keyspace.sorted_runs);
+        assert_eq!(runs.sum::<u64>(), 0, "{index}");
+        flusher.join().unwrap();
+        subject.close();
+    }
 }
 
 /// A store is closed while its memtables are written out and merged: a write is refused or is
@@ -352,6 +381,11 @@ fn two_may_compact() {
 }
 
 #[test]
+fn a_compaction_has_all() {
+    schedules("a compaction beside a flush", 4_000, a_compaction_beside_a_flush);
+}
+
+#[test]
 fn a_store_may_be_closed_during_a_merge() {
     schedules("a close during writes and merges", 6_000, a_close_during_writes_and_merges);
 }
@@ -412,6 +446,11 @@ fn finds_ticks_read_late() {
 }
 
 #[test]
+fn finds_frozen_memtables_that_are_forgotten() {
+    hunt(Race::FrozenForgotten, 5_000, &[a_compaction_beside_a_flush]);
+}
+
+#[test]
 fn finds_numbers_that_are_visible_too_early() {
     hunt(Race::VisibleBeforeInserted, 10_000, &[batches_during_snapshots]);
 }
@@ -426,6 +465,7 @@ fn every_race_in_a_store_has_its_test() {
     let hunted = [
         Race::MissedNotify,
         Race::TicksReadLate,
+        Race::FrozenForgotten,
         Race::VisibleBeforeInserted,
         Race::BegunBesideWrite,
         Race::RangesUnchecked,

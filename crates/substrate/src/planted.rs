@@ -316,6 +316,8 @@ pub enum Race {
     MissedNotify,
     /// A writer looks for memory first and notes after that from which moment on it waits.
     TicksReadLate,
+    /// What a flush of another thread has frozen counts as written out.
+    FrozenForgotten,
     /// Numbers are made visible before their operations are in the memtables.
     VisibleBeforeInserted,
     /// A transaction begins while a write is under way that leaves nothing for it.
@@ -342,9 +344,10 @@ impl Race {
     ];
 
     /// Those of a store.
-    pub const IN_STORE: [Self; 5] = [
+    pub const IN_STORE: [Self; 6] = [
         Self::MissedNotify,
         Self::TicksReadLate,
+        Self::FrozenForgotten,
         Self::VisibleBeforeInserted,
         Self::BegunBesideWrite,
         Self::RangesUnchecked,
