@@ -9,6 +9,7 @@ use std::ops::Bound;
 use common::{Model, assert_sound, contents, copy, threaded};
 use esker::{Compression, Db, IndexKind, Keyspace, KeyspaceOptions, Merge, Scheme, Snapshot};
 use esker_device::memory::MemoryDevice;
+use esker_testkit::scenario::LONG_VALUES;
 use proptest::prelude::*;
 
 const NAMES: [&str; 2] = ["left", "right"];
@@ -94,6 +95,8 @@ fn value() -> impl Strategy<Value = Bytes> {
         6 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes),
         2 => (any::<u8>(), 100usize..900).prop_map(|(byte, len)| Bytes(vec![byte; len])),
         1 => (any::<u8>(), 3000usize..12_000).prop_map(|(byte, len)| Bytes(vec![byte; len])),
+        1 => (any::<u8>(), prop::sample::select(&LONG_VALUES[..]))
+            .prop_map(|(byte, len)| Bytes(vec![byte; len])),
     ]
 }
 

@@ -84,7 +84,19 @@ impl Space {
     /// Takes the lowest place with space for the least of `units`, and then up to the most of
     /// `units`, as far as they are free there. `None` when the file must grow.
     pub fn allocate_gap(&mut self, units: &RangeInclusive<u64>) -> Option<Extent> {
-        let (&start, &length) = self.free.iter().find(|(_, length)| **length >= *units.start())?;
+        self.allocate_at(self.lowest(*units.start())?, units)
+    }
+
+    /// The lowest place with space for `units` units. `None` when the file must grow.
+    #[must_use]
+    pub fn lowest(&self, units: u64) -> Option<u64> {
+        self.free.iter().find(|(_, length)| **length >= units).map(|(start, _)| *start)
+    }
+
+    /// Takes the beginning of the free run at `start`: the most of `units`, as far as they are
+    /// free. `None` when no free run begins there that has the least of `units`.
+    pub fn allocate_at(&mut self, start: u64, units: &RangeInclusive<u64>) -> Option<Extent> {
+        let length = *self.free.get(&start).filter(|length| **length >= *units.start())?;
         self.free.remove(&start);
         self.free_units -= length;
         let taken = length.min(*units.end());
@@ -372,7 +384,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_map_of_units(ops in proptest::collection::vec((0u8..7, 1u64..9), 1..200)) {
+        fn agrees_with_a_map_of_units(ops in proptest::collection::vec((0u8..8, 1u64..9), 1..200)) {
             let mut space = Space::default();
             let mut units: Vec<Unit> = Vec::new();
             let mut used: Vec<Extent> = Vec::new();
@@ -393,6 +405,25 @@ mod tests {
                             units.extend((0..size).map(|_| Unit::Free));
                         }
                     },
+                    7 => {
+                        let behind = |space: &Space, extent: &Extent| {
+                            space.clone().allocate_at(extent.end(), &(1..=size))
+                        };
+                        let found = used.iter().find_map(|last| behind(&space, last));
+                        let runs: Vec<Extent> = space.backed_runs().collect();
+                        let begins = |last: &Extent| runs.iter().any(|run| run.start == last.end());
+                        prop_assert_eq!(found.is_some(), used.iter().any(begins));
+                        if let Some(found) = found {
+                            let extent = space.allocate_at(found.start, &(1..=size)).unwrap();
+                            let taken = extent.start as usize..extent.end() as usize;
+                            prop_assert!(units[taken.clone()].iter().all(|u| *u == Unit::Free));
+                            prop_assert!(
+                                extent.units == size || units.get(taken.end) != Some(&Unit::Free)
+                            );
+                            units[taken].fill(Unit::Used);
+                            used.push(extent);
+                        }
+                    }
                     2 if !used.is_empty() => {
                         let extent = used.swap_remove(size as usize % used.len());
                         space.give_back(extent).unwrap();

@@ -42,6 +42,9 @@ pub type Make = fn(u64) -> Scenario;
 /// Distance between seeds: a workload draws several histories, from numbers that follow its seed.
 pub const SEED_STEP: u64 = 100;
 
+/// Lengths of values of which few fit a block.
+pub const LONG_VALUES: [usize; 5] = [300, 1_000, 2_100, 4_000, 5_000];
+
 /// Every trace of the crash suite.
 pub const CRASH_TRACES: [Make; 28] = [
     creation,
@@ -518,6 +521,10 @@ pub fn random(seed: u64) -> Scenario {
         weights.pass = [0, 4, 12][random.index(3) % 3];
         profile.expiring = ([0, 10, 60][random.index(3) % 3], 150);
         profile.appending_percent = [0, 0, 40][Random::new(seed ^ !0xa).index(3) % 3];
+        if seed % 4 == 3 {
+            let longest = Random::new(seed ^ !0xc).pick(&LONG_VALUES).copied().unwrap_or(300);
+            profile.value_bytes = longest - 100..=longest;
+        }
     }
     let keys = [0, 100, 300][random.index(3) % 3];
     let prepare = if keys > 0 { filled(keys, seed) } else { Vec::new() };

@@ -1,6 +1,7 @@
 //! Packing entries into a block.
 
 use super::codec::{Form, whole_sectors};
+use super::limit::{self, Limit};
 use super::{
     BYTE_OFFSETS_MAX, BlockIdentity, BlockKind, COMPRESSED_AT, Codec, HEADER_BYTES, LONG_SHIFT,
     MAGIC, Packer, ROW_SUFFIX_BYTES_MAX, Rows, TRAILER_BYTES,
@@ -26,43 +27,8 @@ pub struct BlockBuilder {
     puts: u32,
     tombstones: u32,
     limit: Limit,
-}
-
-/// The length up to which a block may grow beyond its target length, in bytes.
-pub const GROWN_BYTES_MAX: usize = 4 * UNIT_BYTES as usize;
-
-/// The limit on the length of a block.
-#[derive(Clone, Copy, Debug)]
-pub struct Limit {
-    /// The length that no further entry may exceed, except as `grows_above` allows.
-    pub target_bytes: usize,
-    /// A block may grow beyond that while more than one part in this many of its units would be
-    /// empty.
-    pub grows_above: Option<usize>,
-}
-
-impl Limit {
-    /// Whether a block of `used` bytes may have one more entry, with which it has `bytes`.
-    const fn allows(&self, used: usize, bytes: usize) -> bool {
-        if bytes <= self.target_bytes {
-            return true;
-        }
-        let Some(parts) = self.grows_above else { return false };
-        let whole = used.next_multiple_of(UNIT_BYTES as usize);
-        let is_too_empty = whole.saturating_sub(used).saturating_mul(parts) > whole;
-        bytes <= GROWN_BYTES_MAX && (bytes <= whole || is_too_empty)
-    }
-
-    /// Whether a block with this many bytes and entries has no space for another entry of their
-    /// average length.
-    #[must_use]
-    pub const fn is_reached(&self, used: usize, entries: usize) -> bool {
-        let entry = match used.checked_div(entries) {
-            Some(entry) => entry,
-            None => return false,
-        };
-        !self.allows(used, used.saturating_add(entry))
-    }
+    /// An entry did not fit.
+    has_refused: bool,
 }
 
 /// The properties that decide a block's form and length.
@@ -206,11 +172,13 @@ impl BlockBuilder {
             puts: 0,
             tombstones: 0,
             limit: Limit { target_bytes, grows_above: None },
+            has_refused: false,
         }
     }
 
     /// A builder whose blocks grow beyond the target as long as more than one part in `parts` of
-    /// their units would be empty, to [`GROWN_BYTES_MAX`]: for entries so long that few fit.
+    /// their units would be empty, to [`GROWN_BYTES_MAX`](limit::GROWN_BYTES_MAX): for entries so
+    /// long that few fit.
     #[must_use]
     pub fn growing(self, parts: usize) -> Self {
         Self { limit: Limit { grows_above: Some(parts), ..self.limit }, ..self }
@@ -274,6 +242,7 @@ impl BlockBuilder {
         if fits {
             self.append(key, seq, payload, measure);
         }
+        self.has_refused |= !fits;
         fits
     }
 
@@ -333,7 +302,7 @@ impl BlockBuilder {
         self.push(key, seq, &Payload::Fence(*fence));
     }
 
-    /// The length that [`BlockBuilder::finish`] will give the block: whole units.
+    /// The length that [`BlockBuilder::finish`] gives the block: whole units.
     #[must_use]
     pub fn block_bytes(&self) -> usize {
         self.bytes_at_most().next_multiple_of(UNIT_BYTES as usize).min(BLOCK_BYTES_MAX)
@@ -352,12 +321,20 @@ impl BlockBuilder {
         self.measure.total_bytes() > BYTE_OFFSETS_MAX && self.measure.rows().is_none()
     }
 
+    /// Whether whole units would be too empty although no entry fits any more: the next one did
+    /// not, or one of the others' average length would not.
+    fn is_of_long_entries(&self) -> bool {
+        limit::leaves_too_much(self.bytes_at_most(), self.block_bytes())
+            && (self.has_refused || self.is_full())
+    }
+
     /// Compresses the block, if that saves enough, and returns the length that
-    /// [`BlockBuilder::finish_packed`] will give it: whole sectors, or whole units where the packer
-    /// has no codec and was not set to sectors. Until then nothing may be added.
+    /// [`BlockBuilder::finish_packed`] will give it. That is whole units where the packer has no
+    /// codec and is not set to sectors, unless no entry fits any more and more than an eighth of
+    /// the units is empty. Else it is whole sectors. Until then nothing may be added.
     pub fn pack(&self, packer: &mut Packer) -> usize {
         packer.form = Form::Direct;
-        if packer.codec() == Codec::None && !packer.in_sectors {
+        if packer.codec() == Codec::None && !packer.in_sectors && !self.is_of_long_entries() {
             return self.block_bytes();
         }
         if packer.codec() == Codec::None || !packer.tries() {
@@ -475,6 +452,7 @@ impl BlockBuilder {
         self.measure = Measure::EMPTY;
         self.puts = 0;
         self.tombstones = 0;
+        self.has_refused = false;
     }
 }
 

@@ -144,9 +144,10 @@ impl Packer {
         Self { codec, ..Self::default() }
     }
 
-    /// From now on, for blocks whose lengths show how full they are.
-    pub const fn set_in_sectors(&mut self) {
-        self.in_sectors = true;
+    /// Sets whether the next blocks are whole sectors without a codec, too: where their lengths
+    /// have to show how full they are, or they begin within a unit.
+    pub const fn set_in_sectors(&mut self, in_sectors: bool) {
+        self.in_sectors = in_sectors;
     }
 
     /// The codec.

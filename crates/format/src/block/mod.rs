@@ -36,13 +36,15 @@
 
 mod builder;
 mod codec;
+mod limit;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
-pub use builder::{BlockBuilder, Finished, GROWN_BYTES_MAX, Limit};
+pub use builder::{BlockBuilder, Finished};
 pub use codec::{Codec, Packer, Unpacker};
+pub use limit::{GROWN_BYTES_MAX, Limit};
 pub use view::{BlockLayout, BlockView};
 
 use crate::ids::{Generation, KeyspaceId, StoreId};

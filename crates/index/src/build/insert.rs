@@ -14,7 +14,7 @@ use esker_format::entry::Payload;
 use esker_format::fence::Fence;
 use esker_format::ids::Seq;
 use esker_format::meta::{LevelMeta, MergeProgress, TailFence, TreeMeta};
-use esker_format::ptr::{Extent, SECTOR_BYTES, UNIT_BYTES};
+use esker_format::ptr::{Extent, SECTOR_BYTES};
 use esker_substrate::error::Result;
 use esker_substrate::generations::OneGeneration;
 
@@ -74,6 +74,8 @@ pub struct Insert {
     kept_sectors: u64,
     /// Sectors written to the data level at the last publish point.
     published_sectors: u64,
+    /// Bytes of space that the data level took then.
+    published_space_bytes: u64,
     skipped: bool,
 }
 
@@ -101,6 +103,7 @@ impl Insert {
             generation,
             kept_sectors: 0,
             published_sectors: 0,
+            published_space_bytes: 0,
             skipped: false,
         }
     }
@@ -130,6 +133,7 @@ impl Insert {
         }
         if let Some(data) = insert.levels.last_mut() {
             insert.published_sectors = data.counts().sectors;
+            insert.published_space_bytes = data.used_bytes();
             data.resume_end(LevelEnd {
                 last_key: progress.last_key.clone(),
                 last_data: progress.last_data,
@@ -203,11 +207,19 @@ impl Insert {
         self.written_sectors() * SECTOR_BYTES
     }
 
-    /// Bytes of blocks written in all: data, and the fences above them.
+    /// Bytes of space that blocks take in all: data, and the fences above them.
     pub(crate) fn all_bytes(&self) -> u64 {
-        let levels = self.levels.iter().map(|level| level.counts().sectors).sum::<u64>();
-        let sectors = levels.saturating_sub(self.kept_sectors);
-        sectors * SECTOR_BYTES + self.top.blocks().len() as u64 * UNIT_BYTES
+        let levels = self.levels.iter().map(LevelWriter::used_bytes).sum::<u64>();
+        levels + self.top.used_bytes()
+    }
+
+    /// Bytes of space that blocks of data take which were added since the last publish point.
+    pub(crate) fn unpublished_space_bytes(&self) -> u64 {
+        self.data_space_bytes().saturating_sub(self.published_space_bytes)
+    }
+
+    fn data_space_bytes(&self) -> u64 {
+        self.levels.last().map_or(0, LevelWriter::used_bytes)
     }
 
     fn written_sectors(&self) -> u64 {
@@ -270,6 +282,7 @@ impl Insert {
         }
         self.top.flush()?;
         self.published_sectors = self.written_sectors();
+        self.published_space_bytes = self.data_space_bytes();
         Ok(())
     }
 

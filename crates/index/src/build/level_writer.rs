@@ -389,6 +389,11 @@ impl LevelWriter {
         self.fences = Some(fences);
     }
 
+    /// Bytes of the space that the level's blocks take, without those that were kept.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.out.used_bytes()
+    }
+
     /// The level's extents.
     pub(crate) const fn out(&mut self) -> &mut ExtentWriter {
         &mut self.out

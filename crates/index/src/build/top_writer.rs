@@ -79,6 +79,11 @@ impl TopWriter {
         &self.blocks
     }
 
+    /// Bytes of the space that the blocks take.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.out.used_bytes()
+    }
+
     /// The extents as far as they hold flushed blocks.
     pub(crate) fn written(&self) -> Vec<Extent> {
         self.out.written()

@@ -35,6 +35,8 @@ pub struct ExtentWriter {
     /// In the order of their blocks.
     pieces: Vec<Piece>,
     current: Option<Extent>,
+    /// Units of blocks in the extents before it.
+    closed_units: u64,
     /// Bytes of the current extent that are on the device.
     written: u64,
     buffer: CountedBuf,
@@ -69,6 +71,7 @@ impl ExtentWriter {
             purpose,
             generation: generation.clone(),
             units: extent_units(bytes_expected),
+            closed_units: extents.iter().map(|extent| extent.units).sum(),
             pieces: extents.into_iter().map(|extent| Piece { extent, is_own: true }).collect(),
             current: None,
             written: 0,
@@ -94,8 +97,7 @@ impl ExtentWriter {
 
     /// The same, for blocks that each begin a unit, because each may get another owner. Their
     /// lengths show how full they are. They are written to the first gaps.
-    pub(crate) fn with_own_units(mut self) -> Self {
-        self.packer.set_in_sectors();
+    pub(crate) const fn with_own_units(mut self) -> Self {
         self.has_own_units = true;
         self
     }
@@ -103,6 +105,9 @@ impl ExtentWriter {
     /// Finishes the builder's block and appends it.
     pub(crate) fn append(&mut self, builder: &mut BlockBuilder) -> Result<(BlockPtr, Finished)> {
         let generation = self.generation.get(&self.reader.blocks)?;
+        // Behind a block that ends within a unit, none begins a unit by being longer.
+        let is_within_unit = !self.filled.is_multiple_of(UNIT_BYTES as usize);
+        self.packer.set_in_sectors(self.has_own_units || is_within_unit);
         let bytes = builder.pack(&mut self.packer);
         self.make_room(bytes)?;
         let start = self.current.map_or(0, |extent| extent.offset());
@@ -140,14 +145,28 @@ impl ExtentWriter {
                 self.buffer.grow(&self.reader.budget, unit.max(whole));
             }
         }
-        let used = self.written + self.filled as u64;
-        let fits = self.current.is_some_and(|extent| used + bytes as u64 <= extent.bytes());
-        if !fits {
+        let end = self.written + self.filled as u64 + bytes as u64;
+        let fits = self.current.is_some_and(|extent| end <= extent.bytes());
+        if !fits && !self.extend(end) {
             self.close_extent()?;
             let units = self.units.max((bytes as u64).div_ceil(UNIT_BYTES));
             self.current = Some(self.allocate(units, (bytes as u64).div_ceil(UNIT_BYTES))?);
         }
         Ok(())
+    }
+
+    /// Makes the current extent longer, to `end` bytes at least, if the space behind it is free.
+    /// The end of an extent that is followed by another one is partly empty.
+    fn extend(&mut self, end: u64) -> bool {
+        let Some(current) = self.current.as_mut().filter(|_| !self.has_own_units) else {
+            return false;
+        };
+        let least = end.div_ceil(UNIT_BYTES).saturating_sub(current.units);
+        let (blocks, pot) = (&self.reader.blocks, self.reader.pot.as_deref());
+        let units = self.units.max(least);
+        let more = blocks.allocate_behind(*current, units, least, self.purpose, pot);
+        current.units += more.map_or(0, |more| more.units);
+        more.is_some()
     }
 
     /// An extent of `units`, or of fewer where there is little free space, but at least `least`.
@@ -158,6 +177,12 @@ impl ExtentWriter {
         } else {
             blocks.allocate(units, least, self.purpose, pot)
         }
+    }
+
+    /// Bytes of the space that the blocks take, with what is empty between them.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let open = (self.written + self.filled as u64).next_multiple_of(UNIT_BYTES);
+        self.closed_units * UNIT_BYTES + open
     }
 
     /// Writes the buffer, as whole units: readers can use it then, and no unit is written twice.
@@ -193,6 +218,7 @@ impl ExtentWriter {
         let Some(extent) = self.current.take() else { return Ok(()) };
         let units = self.written.div_ceil(UNIT_BYTES);
         self.written = 0;
+        self.closed_units += units;
         if units < extent.units {
             let rest = Extent { start: extent.start + units, units: extent.units - units };
             self.reader.blocks.give_back(rest)?;

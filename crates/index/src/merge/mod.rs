@@ -247,7 +247,8 @@ impl Merge {
                 // Closing the open block makes the unit full.
                 let unpublished_bytes = self.insert.unpublished_bytes();
                 let is_unit = unpublished_bytes + unit_bytes / 32 >= unit_bytes;
-                let due = is_unit || self.is_short_of_room(index, unpublished_bytes);
+                let space_bytes = self.insert.unpublished_space_bytes();
+                let due = is_unit || self.is_short_of_room(index, space_bytes);
                 // The item stays where it is: the next step begins with it.
                 if due && self.moving.wavefront.as_deref() != self.group.key.as_deref() {
                     return Ok(true);
@@ -271,7 +272,7 @@ impl Merge {
         }
     }
 
-    /// Whether the merge may run out of space, after it has written `bytes` bytes since it last
+    /// Whether the merge may run out of space, after it has taken `bytes` bytes of it since it last
     /// freed old space: then it should free old space now.
     pub(crate) fn is_short_of_room(&self, index: &Index, bytes: u64) -> bool {
         let least_bytes = self.pace.short_bytes();
@@ -280,8 +281,8 @@ impl Merge {
         if !is_recorded || bytes < least_bytes || planted::is(Bug::ShortMergeNotRecorded) {
             return false;
         }
-        // The space until the same number of bytes is written again; and each level may need a
-        // block more.
+        // The space until the same number of bytes is taken again; and each level may need a block
+        // more.
         let units = least_bytes / UNIT_BYTES + self.insert.open_units();
         !index.env.blocks.merge_finds(units, self.pot.as_deref())
     }

@@ -40,7 +40,9 @@ fn codec() -> impl Strategy<Value = Codec> {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => (any::<u16>(), 0u16..900).prop_map(|(key, len)| Op::Put(key, len)),
+        7 => (any::<u16>(), 0u16..900).prop_map(|(key, len)| Op::Put(key, len)),
+        1 => (any::<u16>(), proptest::sample::select(vec![1_000, 2_100, 4_000, 5_000]))
+            .prop_map(|(key, len)| Op::Put(key, len)),
         5 => any::<u16>().prop_map(Op::Delete),
         8 => (any::<u16>(), 0u8..90).prop_map(|(key, len)| Op::Append(key, len)),
         3 => (any::<u16>(), any::<u8>()).prop_map(|(key, count)| Op::AppendMany(key, count)),

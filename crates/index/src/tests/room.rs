@@ -9,11 +9,23 @@ use super::*;
 use crate::lsm::policy::{Params, Policy};
 
 const ENTRIES: u64 = 12_000;
+/// Bytes of values that are merged in every case.
+const CASE_BYTES: usize = 12_000_000;
 /// Units that are kept for the manifest, and the units left in addition: a part of what merges
 /// write. Where blocks stay that is fences.
 const MANIFEST_UNITS: u64 = 16;
-const SCATTERED: (fn(u64) -> Vec<u8>, u64) = (scattered, 60);
-const ASCENDING: (fn(u64) -> Vec<u8>, u64) = (ascending, 24);
+const SCATTERED: Case = Case { key: scattered, left_units: 60, value_len: 1000 };
+const ASCENDING: Case = Case { key: ascending, left_units: 24, value_len: 1000 };
+/// Lengths of values: of 1,000 bytes four fit a unit; blocks of the longer ones are whole sectors.
+const VALUE_LENS: [usize; 4] = [1000, 2100, 4100, 5000];
+
+/// What is merged, and the units left for it.
+#[derive(Clone, Copy)]
+struct Case {
+    key: fn(u64) -> Vec<u8>,
+    left_units: u64,
+    value_len: usize,
+}
 
 /// Neighbours one after the other: then full merges keep most blocks where they are.
 fn ascending(number: u64) -> Vec<u8> {
@@ -26,12 +38,14 @@ fn scattered(number: u64) -> Vec<u8> {
 
 /// A merge of everything that begins with enough space and then loses it to others; returns the
 /// least number of free units when it was recorded.
-fn merged_without_room((key, left_units): (fn(u64) -> Vec<u8>, u64)) -> Result<u64> {
+fn merged_without_room(case: Case) -> Result<u64> {
+    let Case { key, left_units, value_len } = case;
+    let value = |number: u64| vec![number as u8; value_len];
     let sim = Arc::new(SimDevice::new());
     let device: Arc<dyn Device> = Arc::clone(&sim) as _;
     let mut subject = Subject::on(device, IndexMeta::default(), options(1 << 20), 16 << 20);
-    for number in 0..ENTRIES {
-        subject.write(&key(number), Some(&[number as u8; 1000]));
+    for number in 0..(CASE_BYTES / value_len) as u64 {
+        subject.write(&key(number), Some(&value(number)));
         if number % 1000 == 999 {
             subject.maintain();
         }
@@ -62,7 +76,10 @@ fn merged_without_room((key, left_units): (fn(u64) -> Vec<u8>, u64)) -> Result<u
 #[test]
 fn a_merge_with_little_space_frees_old_space() {
     for order in [SCATTERED, ASCENDING] {
-        merged_without_room(order).unwrap();
+        for value_len in VALUE_LENS {
+            let merged = merged_without_room(Case { value_len, ..order });
+            assert!(merged.is_ok(), "{merged:?}, with values of {value_len} bytes");
+        }
         let hunt = || planted::with(Bug::ShortMergeNotRecorded, || merged_without_room(order));
         assert!(matches!(hunt(), Err(esker_substrate::Error::Full { .. })));
     }

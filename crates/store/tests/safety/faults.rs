@@ -180,7 +180,7 @@ fn fills_up(index: IndexKind, then: Then) {
     // A store that has come to need an LSM index has written its manifest twice.
     let least = if index == IndexKind::Lsm { 640 } else { 400 };
     for kibibytes in [400, 500, 640, 900, 1500, 3000].into_iter().filter(|size| *size >= least) {
-        for value_bytes in [100, 1000, 3000] {
+        for value_bytes in [100].into_iter().chain(scenario::LONG_VALUES).chain([3000]) {
             assert_passes(full::fill_up(index, kibibytes << 10, value_bytes, then));
         }
     }

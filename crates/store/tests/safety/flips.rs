@@ -44,6 +44,7 @@ specimens! {
     slices, 8: bytes_of_an_lsm_index, every_unit_and_length_of_an_lsm_index;
     compressed, 24: bytes_of_blocks_with_lz4, every_unit_and_length_of_blocks_with_lz4;
     blobs, 24: bytes_of_blobs, every_unit_and_length_of_blobs;
+    long_values, 24: bytes_of_long_values, every_unit_and_length_of_long_values;
     operands, 4: bytes_of_operands, every_unit_and_length_of_operands;
     packed, 24: bytes_of_blocks_with_zstd, every_unit_and_length_of_blocks_with_zstd;
 }

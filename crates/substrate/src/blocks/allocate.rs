@@ -14,6 +14,11 @@ pub const PIECES: u64 = 8;
 /// merges of such blocks leave many short ones.
 const GAP_UNITS: u64 = 8;
 
+/// A number of units, half of it, and so on, to one.
+fn halves(units: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(units), |units| Some(units / 2)).take_while(|units| *units > 0)
+}
+
 impl BlockStore {
     /// Takes `units` adjacent units. It takes fewer, but at least `least`, if otherwise the file
     /// would grow while there is free space in smaller pieces, or concurrent writers would find
@@ -30,16 +35,44 @@ impl BlockStore {
     ) -> Result<Extent> {
         let least = least.max(1);
         let take = |space: &mut Space, spare: u64, shortest: u64| {
-            let halves = std::iter::successors(Some(units), |units| Some(units / 2));
-            let halves = halves.take_while(|units| *units > least && *units >= shortest);
+            let longer = halves(units).take_while(|units| *units > least && *units >= shortest);
             let last = (shortest <= least).then_some(least);
-            let most = self.room.most(spare, least);
-            halves
+            let most = self.room.most(spare, least, purpose);
+            longer
                 .chain(last)
                 .filter(|units| *units <= most)
                 .find_map(|units| space.allocate(units))
         };
         self.take_extent(units, least.max(units / PIECES), least, (purpose, pot), take)
+    }
+
+    /// Takes `units` units behind `last`, or fewer, but at least `least`, so that blocks may be on
+    /// both sides of its end. `None` where these are not free, and where [`BlockStore::allocate`]
+    /// would find a long extent at a lower place or a longer one.
+    pub fn allocate_behind(
+        &self,
+        last: Extent,
+        units: u64,
+        least: u64,
+        purpose: Purpose,
+        pot: Option<&Pot>,
+    ) -> Option<Extent> {
+        let mut space = self.held();
+        let spare = space.backed_units().saturating_sub(self.kept_from(&space, purpose, pot));
+        let most = self.room.most(spare, least, purpose).min(units);
+        let mut good = halves(units).filter(|half| *half >= units / PIECES && *half <= most);
+        let place = good.find_map(|half| Some((half, space.lowest(half)?)));
+        let most = match place {
+            Some((_, start)) if start != last.end() => return None,
+            Some((half, _)) => half.max(least).min(most),
+            None => most,
+        };
+        let extent =
+            if most < least { None } else { space.allocate_at(last.end(), &(least..=most)) };
+        if let (Some(extent), Some(pot)) = (extent, pot) {
+            pot.take(extent.units);
+        }
+        extent
     }
 
     /// Takes as many adjacent units as the first gap has, at most the number that is asked for.
@@ -56,7 +89,7 @@ impl BlockStore {
     ) -> Result<Extent> {
         let least = least.max(1);
         let take = |space: &mut Space, spare: u64, shortest: u64| {
-            let most = self.room.most(spare, least).min(units);
+            let most = self.room.most(spare, least, purpose).min(units);
             if most < shortest { None } else { space.allocate_gap(&(shortest..=most)) }
         };
         self.take_extent(units, least.max(GAP_UNITS.min(units)), least, (purpose, pot), take)

@@ -89,9 +89,9 @@ impl Room {
     }
 
     /// The longest extent that may be taken where `spare` units are spare, and `least` are needed.
-    pub(super) fn most(&self, spare: u64, least: u64) -> u64 {
-        let is_kept = self.merge_units.load(Ordering::Relaxed) > 0;
-        let share = if is_kept { spare / EXTENT_SHARE } else { spare };
+    pub(super) fn most(&self, spare: u64, least: u64, purpose: Purpose) -> u64 {
+        let is_shared = purpose == Purpose::Merge || self.merge_units.load(Ordering::Relaxed) > 0;
+        let share = if is_shared { spare / EXTENT_SHARE } else { spare };
         share.max(least).min(spare)
     }
 

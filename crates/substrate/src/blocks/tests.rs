@@ -120,3 +120,37 @@ fn units_are_made_adjacent_only_of_those_that_are_not_kept() {
     assert_eq!((sim.used_bytes(), blocks.end()), (100 * UNIT_BYTES, 110));
     assert_eq!(blocks.space().backed_units(), 40);
 }
+
+/// Units 0 to 49 are in use, those behind them are free, and so are some before them: an extent at
+/// the end of what is in use is made longer only where no long one begins at a lower place.
+#[test]
+fn an_extent_is_made_longer_where_no_lower_place_is_as_good() {
+    let (sim, device) = device();
+    sim.set_capacity_bytes(100 * UNIT_BYTES);
+    let blocks = BlockStore::create(&device, STORE, 1 << 16).unwrap();
+    let all = blocks.allocate(100, 100, Purpose::Flush, None).unwrap();
+    let part = |start, units| Extent { start: all.start + start, units };
+    blocks.give_back(part(50, 50)).unwrap();
+    let last = part(40, 10);
+    let behind = |units, least, purpose| blocks.allocate_behind(last, units, least, purpose, None);
+    let back = |extent: Option<Extent>| blocks.give_back(extent.unwrap()).unwrap();
+    assert_eq!(behind(51, 51, Purpose::Flush), None, "there are 50");
+    let found = behind(16, 1, Purpose::Flush);
+    assert_eq!(found, Some(part(50, 16)));
+    back(found);
+    // Merges take a quarter of the spare space at once, unless they need more.
+    let found = behind(16, 1, Purpose::Merge);
+    assert_eq!(found, Some(part(50, 8)));
+    back(found);
+    blocks.owe(10 * UNIT_BYTES);
+    assert_eq!(behind(50, 41, Purpose::Flush), None, "what is owed is kept");
+    let found = behind(50, 40, Purpose::Flush);
+    assert_eq!(found, Some(part(50, 40)));
+    back(found);
+    blocks.give_back(part(10, 3)).unwrap();
+    assert_eq!(behind(16, 1, Purpose::Flush), Some(part(50, 16)), "three units are too few");
+    blocks.give_back(part(50, 16)).unwrap();
+    blocks.give_back(part(13, 13)).unwrap();
+    assert_eq!(behind(16, 1, Purpose::Flush), None, "as allocate, which goes to the lower place");
+    assert_eq!(behind(64, 1, Purpose::Flush), Some(part(50, 32)), "for which 16 are too few");
+}

@@ -195,6 +195,18 @@ pub fn blobs() -> Verdict<Specimen> {
     make_with("blobs", config, &ops, &[], true)
 }
 
+/// Values so long that blocks are whole sectors and share their units with others.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn long_values() -> Verdict<Specimen> {
+    let profile = Profile { value_bytes: 300..=5_000, keys: 20, ..profile(30) };
+    let mut ops = generate(&profile, 55);
+    ops.extend([Op::Compact, Op::Persist]);
+    ops.extend(generate(&Profile { ops: 10, ..profile }, 56));
+    make("long values", &ops, &[], true)
+}
+
 /// Operands in the log, in sorted runs, and under snapshots in the level below.
 ///
 /// # Errors
