@@ -42,9 +42,9 @@ Each run has its own process and folder, and a control group that limits its mem
 page cache, if the system permits. Runs of the systems alternate. At the full scale each system
 needs about 4 GB.
 
-Rows: load, lookups, scans, long-scans, hot-scans, ycsb, ycsb-1000, writers, removals, durable,
-merge, merge-space, overwrite, mix, values-1000, values-4000, sequential, moving-normal, compact,
-reopen.
+Rows: load, lookups, scans, long-scans, hot-scans, ycsb, ycsb-1000, writers, open-loop, removals,
+durable, merge, merge-space, overwrite, mix, values-1000, values-4000, sequential, moving-normal,
+compact, reopen.
 
 Systems: esker, and with the feature `peers` rocksdb (leveled compaction, two write buffers of a
 quarter of the budget), rocksdb-eighths (four of an eighth), rocksdb-universal and

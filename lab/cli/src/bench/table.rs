@@ -10,7 +10,7 @@ use esker_terminal::table::Table;
 use serde_json::{Value, json};
 
 /// The metrics that are printed, by row; the JSON has all.
-const SHOWN: [(Row, &[&str]); 18] = [
+const SHOWN: [(Row, &[&str]); 19] = [
     (Row::Load, &["rate", "put_rate", "written_per_byte", "peak_over_live", "resident_peak_bytes"]),
     (
         Row::Lookups,
@@ -21,6 +21,10 @@ const SHOWN: [(Row, &[&str]); 18] = [
     (Row::Ycsb, &YCSB),
     (Row::Ycsb1000, &YCSB),
     (Row::Writers, &["rate_1", "rate_4", "rate_8", "put_8_p999_us"]),
+    (
+        Row::OpenLoop,
+        &["put_p50_us", "put_p999_us", "put_max_us", "get_p50_us", "get_p999_us", "get_max_us"],
+    ),
     (
         Row::Removals,
         &[

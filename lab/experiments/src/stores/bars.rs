@@ -149,7 +149,7 @@ pub const LSM: [Bar; 27] = [
 ];
 
 /// The bars of either kind: ahead of RocksDB in each of its settings.
-pub const BOTH: [Bar; 26] = [
+pub const BOTH: [Bar; 28] = [
     least(Row::LongScans, "rate", "scans of 10,000/s", TimesRocksdb(1.0)),
     least(Row::Lookups, "miss_rate", "lookups/s, absent keys", TimesRocksdb(1.0)),
     least(Row::Ycsb, "a_rate", "YCSB A, requests/s", TimesRocksdb(1.0)),
@@ -165,6 +165,8 @@ pub const BOTH: [Bar; 26] = [
     least(Row::Ycsb1000, "e_rate", "YCSB 1,000 B, E, requests/s", TimesRocksdb(1.0)),
     least(Row::Ycsb1000, "f_rate", "YCSB 1,000 B, F, requests/s", TimesRocksdb(1.0)),
     least(Row::Writers, "rate_8", "puts/s, 8 threads", TimesRocksdb(1.2)),
+    most(Row::OpenLoop, "put_p999_us", "80,000 puts/s, p99.9", TimesRocksdb(1.0)),
+    most(Row::OpenLoop, "get_p999_us", "lookups beside them, p99.9", TimesRocksdb(1.0)),
     most(Row::Removals, "remove_p50_us", "removals of a range, p50", Number(15.0)),
     most(Row::Removals, "remove_p999_us", "removals of a range, p99.9", Number(1000.0)),
     most(Row::Removals, "apart_p50_us", "removals of 3,000 ranges, p50", Number(15.0)),

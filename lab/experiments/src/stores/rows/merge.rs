@@ -9,17 +9,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker_lab_measure::arrivals::{Driven, PATIENCE, Schedule, Window, drive};
+use esker_lab_measure::arrivals::{Driven, Window};
 use esker_lab_measure::background::joined;
 use esker_lab_result::Metrics;
-use esker_workload::{entry, uniform};
 
+use crate::stores::rows::streams::{ending, look_up, write};
 use crate::stores::rows::{Run, insert};
 use crate::{Error, Result};
-
-/// Seeds of the two streams differ from each other and from that of the load.
-const WRITES: u64 = 0x0077_7269_7465;
-const LOOKUPS: u64 = 0x6c6f_6f6b;
 
 pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     let half = run.sizes.entries / 2;
@@ -29,7 +25,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     };
     let window = Window::default();
     let outcome = thread::scope(|scope| {
-        let writes = scope.spawn(|| ending(&window, write(run, &window)));
+        let writes = scope.spawn(|| ending(&window, write(run, run.task.rate, &window)));
         let lookups = scope.spawn(|| ending(&window, look_up(run, &window)));
         thread::sleep(run.sizes.lead_in);
         run.control.reset();
@@ -51,32 +47,6 @@ pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
     insert(&mut metrics, "put_rate_asked", Some(run.task.rate));
     drop(held);
     Ok(metrics)
-}
-
-/// Ends the window when a stream failed, so that the other stream does not run for ever.
-fn ending<T>(window: &Window, result: Result<T>) -> Result<T> {
-    if result.is_err() {
-        window.end();
-    }
-    result
-}
-
-fn write(run: &Run<'_>, window: &Window) -> Result<Driven> {
-    let schedule = Schedule::new(Instant::now(), run.task.rate);
-    let mut requests = uniform::Overwrite::new(run.task.seed ^ WRITES, run.sizes.entries);
-    drive(&schedule, window, PATIENCE, |_| requests.next().map_or(Ok(()), |put| run.write(put)))
-}
-
-fn look_up(run: &Run<'_>, window: &Window) -> Result<Driven> {
-    let schedule = Schedule::new(Instant::now(), run.sizes.lookup_rate);
-    let mut requests = uniform::lookups(run.task.seed ^ LOOKUPS, run.sizes.entries);
-    drive(&schedule, window, PATIENCE, |_| {
-        let Some(request) = requests.next() else { return Ok(()) };
-        match run.store.get(&entry::key(request.number))? {
-            Some(_) => Ok(()),
-            None => Err(Error::Invalid(format!("entry {} is lost", request.number))),
-        }
-    })
 }
 
 /// The results of a run.
@@ -127,13 +97,5 @@ mod tests {
         assert_eq!(metrics["added_over_data"], 0.15);
         assert_eq!((metrics["put_max_us"], metrics["put_samples"]), (7.0, 1.0));
         assert_eq!((metrics["put_abandoned"], metrics["get_samples"]), (2.0, 0.0));
-    }
-
-    #[test]
-    fn a_failed_stream_ends_the_window() {
-        let window = Window::default();
-        assert!(ending(&window, Ok(())).is_ok() && window.ended().is_none());
-        let failed = ending::<()>(&window, Err(Error::Interrupted));
-        assert!(failed.is_err() && window.ended().is_some());
     }
 }

@@ -10,6 +10,7 @@
 //! | [`lookups`], [`scans`] | reading |
 //! | [`ycsb`] | YCSB's workloads, with records of 116 and of 1,016 bytes |
 //! | [`writers`] | several threads that write |
+//! | [`open_loop`] | puts at a high rate, and lookups beside them |
 //! | [`removals`] | ranges that are removed, and a queue |
 //! | [`hot_scans`] | scans of a tenth of the keys, beside writes |
 //! | [`durable`] | puts that wait for the device |
@@ -24,12 +25,14 @@ pub mod lookups;
 pub mod merge;
 pub mod merge_space;
 pub mod mix;
+pub mod open_loop;
 pub mod overwrite;
 pub mod patterns;
 pub mod removals;
 pub mod reopen;
 pub mod scans;
 pub mod steady;
+mod streams;
 mod together;
 pub mod writers;
 pub mod ycsb;
@@ -78,6 +81,8 @@ pub enum Row {
     Ycsb1000,
     /// See [`writers`].
     Writers,
+    /// See [`open_loop`].
+    OpenLoop,
     /// See [`removals`].
     Removals,
     /// See [`hot_scans`].
@@ -92,7 +97,7 @@ pub enum Row {
 
 impl Row {
     /// Every row, in the order in which they run.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Load,
         Self::Lookups,
         Self::Scans,
@@ -101,6 +106,7 @@ impl Row {
         Self::Ycsb,
         Self::Ycsb1000,
         Self::Writers,
+        Self::OpenLoop,
         Self::Removals,
         Self::Durable,
         Self::Merge,
@@ -134,6 +140,7 @@ impl Row {
             Self::Ycsb => "ycsb",
             Self::Ycsb1000 => "ycsb-1000",
             Self::Writers => "writers",
+            Self::OpenLoop => "open-loop",
             Self::Removals => "removals",
             Self::HotScans => "hot-scans",
             Self::Durable => "durable",
@@ -167,6 +174,7 @@ impl Row {
             Self::Ycsb => "YCSB A to F, 2 threads",
             Self::Ycsb1000 => "YCSB A to F with values of 1,000 bytes, 2 threads",
             Self::Writers => "buffered puts by 1, 4 and 8 threads",
+            Self::OpenLoop => "80,000 puts/s by a schedule, with lookups",
             Self::Removals => "ranges removed: the oldest fiftieth 50 times, 3,000 apart; a queue",
             Self::HotScans => "scans of 100 in a tenth of the keys, 50 overwrites for each",
             Self::Durable => "durable single puts",
@@ -193,7 +201,7 @@ impl Row {
             (_, Name::Esker) => true,
             (Self::Reopen, _) => false,
             (Self::Removals, system) => system.is_rocksdb(),
-            (Self::Ycsb | Self::Ycsb1000 | Self::Writers, Name::Redb) => false,
+            (Self::Ycsb | Self::Ycsb1000 | Self::Writers | Self::OpenLoop, Name::Redb) => false,
             (Self::MergeSpace | Self::Overwrite | Self::Mix, Name::Redb) => false,
             (Self::Values1000 | Self::Values4000, Name::Redb) => false,
             (Self::Sequential | Self::MovingNormal, Name::Redb) => false,
@@ -293,6 +301,7 @@ pub fn run(run: &Run<'_>) -> Result<Metrics> {
         Row::Ycsb => ycsb::run(run),
         Row::Ycsb1000 => ycsb::run_with_values(run, 1_000),
         Row::Writers => writers::run(run),
+        Row::OpenLoop => open_loop::run(run),
         Row::Removals => removals::run(run),
         Row::HotScans => hot_scans::run(run),
         Row::Durable => durable::run(run),

@@ -59,6 +59,9 @@ fn every_row_measures_what_it_names() {
     assert!(["a", "b", "c", "d", "e", "f"].map(|of| ycsb[&format!("{of}_rate")]) > [1.0; 6]);
     let writers = measure(Row::Writers, folder);
     assert!([1, 4, 8].iter().all(|of| writers[&format!("rate_{of}")] > 100.0), "{writers:?}");
+    let open = measure(Row::OpenLoop, folder);
+    assert!(open["put_samples"] > 1_000.0 && open["put_abandoned"] == 0.0, "{open:?}");
+    assert!(open["get_samples"] > 10.0 && open["get_abandoned"] == 0.0, "{open:?}");
     let hot = measure(Row::HotScans, folder);
     assert!(hot["scan_samples"] == 100.0 && hot["written_log_per_byte"] > 1.0, "{hot:?}");
 
