@@ -156,9 +156,13 @@ impl ExtentWriter {
     }
 
     /// Makes the current extent longer, to `end` bytes at least, if the space behind it is free.
-    /// The end of an extent that is followed by another one is partly empty.
+    /// Where blocks are whole sectors, the end of an extent that another one follows is partly
+    /// empty; whole units leave nothing empty.
     fn extend(&mut self, end: u64) -> bool {
-        let Some(current) = self.current.as_mut().filter(|_| !self.has_own_units) else {
+        let begin = self.written + self.filled as u64;
+        let fills_units = begin.is_multiple_of(UNIT_BYTES) && end.is_multiple_of(UNIT_BYTES);
+        let Some(current) = self.current.as_mut().filter(|_| !self.has_own_units && !fills_units)
+        else {
             return false;
         };
         let least = end.div_ceil(UNIT_BYTES).saturating_sub(current.units);
