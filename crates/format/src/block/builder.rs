@@ -330,7 +330,7 @@ impl BlockBuilder {
 
     /// Compresses the block, if that saves enough, and returns the length that
     /// [`BlockBuilder::finish_packed`] will give it. That is whole units where the packer has no
-    /// codec and is not set to sectors, unless no entry fits any more and more than an eighth of
+    /// codec and is not set to sectors, unless no entry fits any more and more than a quarter of
     /// the units is empty. Else it is whole sectors. Until then nothing may be added.
     pub fn pack(&self, packer: &mut Packer) -> usize {
         packer.form = Form::Direct;

@@ -7,7 +7,7 @@ pub const GROWN_BYTES_MAX: usize = 4 * UNIT_BYTES as usize;
 
 /// A block without a codec is whole units, so that blocks of short entries begin at pages, unless
 /// no entry fits any more and more than one part in this many of them is empty.
-const EMPTY_SHARE: usize = 8;
+const EMPTY_SHARE: usize = 4;
 
 /// The limit on the length of a block.
 #[derive(Clone, Copy, Debug)]
