@@ -10,6 +10,9 @@
 //! leader that syncs yields a few times until as many threads wait for it as waited for the last
 //! one.
 //!
+//! A write without a sync is short, and to sleep until it ends and to be woken takes longer: a thread
+//! that does not wait for a sync yields a few times first.
+//!
 //! Invariant: `busy` is set by one thread at a time, and only that thread touches the current
 //! segment's file or replaces the current segment.
 //! Invariant: `durable <= written <= last`; the records between `written` and `last` are exactly
@@ -37,6 +40,9 @@ pub(super) const PENDING_BYTES_MAX: usize = 1 << 20;
 /// The number of times that a leader yields to the threads that the last sync woke: some ten
 /// microseconds in all, much less than a sync takes.
 const GIVE_WAY_MAX: u32 = 32;
+/// The number of times that a thread yields before it sleeps until another one's write without a
+/// sync ends: such a write takes a few microseconds, and to sleep and be woken takes more.
+const YIELDS_MAX: u32 = 32;
 /// The bytes that are copied in one step when a tail is rewritten.
 const SETTLE_CHUNK_BYTES: u64 = 64 * 1024;
 
@@ -117,9 +123,13 @@ impl Log {
     fn wait(&self, sync: bool, done: impl Fn(&Queue) -> bool) -> Result<()> {
         let mut queue = self.queue.lock();
         queue.sync_waits += u64::from(sync);
+        let mut yields = if sync { 0 } else { YIELDS_MAX };
         while !done(&queue) {
             self.poison.check()?;
-            if queue.busy {
+            if queue.busy && yields > 0 {
+                yields -= 1;
+                MutexGuard::unlocked(&mut queue, sync::yield_now);
+            } else if queue.busy {
                 self.changed.wait(&mut queue);
             } else {
                 queue.busy = true;
