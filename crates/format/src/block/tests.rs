@@ -417,8 +417,9 @@ fn blocks_of_long_entries_grow_until_they_are_full() {
 }
 
 /// By hand: with around 90 bytes in addition, two values of 1,400 bytes take six sectors, one of
-/// 2,100 five and one of 4,000 nine. Three values of 1,000 bytes leave less than a quarter of a unit
-/// empty. Blocks of short entries are whole units, and so are those that end before they are full.
+/// 2,100 five and one of 4,000 nine. Three values of 1,000 bytes leave less than a quarter of a
+/// unit empty. Blocks of short entries are whole units, and so are those that end before they are
+/// full.
 #[test]
 fn blocks_of_long_entries_are_as_long_as_they_have_to_be() {
     let entries = |value_len: usize| {

@@ -10,8 +10,8 @@
 //! leader that syncs yields a few times until as many threads wait for it as waited for the last
 //! one.
 //!
-//! A write without a sync is short, and to sleep until it ends and to be woken takes longer: a thread
-//! that does not wait for a sync yields a few times first.
+//! A write without a sync is short, and to sleep until it ends and to be woken takes longer: a
+//! thread that does not wait for a sync yields a few times first.
 //!
 //! Invariant: `busy` is set by one thread at a time, and only that thread touches the current
 //! segment's file or replaces the current segment.
