@@ -144,10 +144,9 @@ impl Packer {
         Self { codec, ..Self::default() }
     }
 
-    /// Sets whether the next blocks are whole sectors without a codec, too: where their lengths
-    /// have to show how full they are, or they begin within a unit.
-    pub const fn set_in_sectors(&mut self, in_sectors: bool) {
-        self.in_sectors = in_sectors;
+    /// From now on, for blocks whose lengths show how full they are.
+    pub const fn set_in_sectors(&mut self) {
+        self.in_sectors = true;
     }
 
     /// The codec.

@@ -454,7 +454,7 @@ fn blocks_of_long_entries_are_as_long_as_they_have_to_be() {
     builder.push(b"key", Seq(9), &Payload::Put(&[7; 1_000]));
     assert_eq!(builder.pack(&mut Packer::default()), UNIT_BYTES as usize);
     let mut packer = Packer::default();
-    packer.set_in_sectors(true);
+    packer.set_in_sectors();
     assert_eq!(builder.pack(&mut packer), 3 * SECTOR_BYTES as usize);
     // No entry fits any more where a longer one did not.
     assert!(!builder.try_push(b"other", Seq(9), &Payload::Put(&[7; 3_500])));

@@ -26,7 +26,7 @@ pub fn extent_units(bytes: u64) -> u64 {
 ///
 /// Invariant: `buffer[..filled]` belongs at `written` in the current extent; space before it is
 /// written, space behind it is unused. The buffer's length, and `written`, are whole units;
-/// compressed blocks, and so `filled`, are not.
+/// blocks, and so `filled`, need not be.
 pub struct ExtentWriter {
     reader: BlockReader,
     purpose: Purpose,
@@ -97,7 +97,8 @@ impl ExtentWriter {
 
     /// The same, for blocks that each begin a unit, because each may get another owner. Their
     /// lengths show how full they are. They are written to the first gaps.
-    pub(crate) const fn with_own_units(mut self) -> Self {
+    pub(crate) fn with_own_units(mut self) -> Self {
+        self.packer.set_in_sectors();
         self.has_own_units = true;
         self
     }
@@ -105,10 +106,10 @@ impl ExtentWriter {
     /// Finishes the builder's block and appends it.
     pub(crate) fn append(&mut self, builder: &mut BlockBuilder) -> Result<(BlockPtr, Finished)> {
         let generation = self.generation.get(&self.reader.blocks)?;
-        // Behind a block that ends within a unit, none begins a unit by being longer.
-        let is_within_unit = !self.filled.is_multiple_of(UNIT_BYTES as usize);
-        self.packer.set_in_sectors(self.has_own_units || is_within_unit);
         let bytes = builder.pack(&mut self.packer);
+        if self.packer.codec() == Codec::None && bytes.is_multiple_of(UNIT_BYTES as usize) {
+            self.fill_unit();
+        }
         self.make_room(bytes)?;
         let start = self.current.map_or(0, |extent| extent.offset());
         let sector = (start + self.written + self.filled as u64) / SECTOR_BYTES;
@@ -123,9 +124,7 @@ impl ExtentWriter {
         let at = self.filled;
         self.filled += bytes;
         if self.has_own_units {
-            let end = self.filled.next_multiple_of(UNIT_BYTES as usize);
-            self.buffer.get_mut(self.filled..end).unwrap_or_default().fill(0);
-            self.filled = end;
+            self.fill_unit();
         }
         let sectors = (bytes as u64 / SECTOR_BYTES) as u16;
         let ptr = BlockPtr { sector, sectors, crc: finished.crc, generation };
@@ -133,6 +132,13 @@ impl ExtentWriter {
             entering.push((ptr, at));
         }
         Ok((ptr, finished))
+    }
+
+    /// Leaves the rest of the unit empty in which the last block ends: the next one begins a unit.
+    fn fill_unit(&mut self) {
+        let end = self.filled.next_multiple_of(UNIT_BYTES as usize);
+        self.buffer.get_mut(self.filled..end).unwrap_or_default().fill(0);
+        self.filled = end;
     }
 
     fn make_room(&mut self, bytes: usize) -> Result<()> {

@@ -60,7 +60,8 @@ impl BlockStore {
         let mut space = self.held();
         let spare = space.backed_units().saturating_sub(self.kept_from(&space, purpose, pot));
         let most = self.room.most(spare, least, purpose).min(units);
-        let mut good = halves(units).filter(|half| *half >= units / PIECES && *half <= most);
+        let shortest = least.max(units / PIECES);
+        let mut good = halves(units).filter(|half| *half >= shortest && *half <= most);
         let place = good.find_map(|half| Some((half, space.lowest(half)?)));
         let most = match place {
             Some((_, start)) if start != last.end() => return None,

@@ -63,6 +63,8 @@ pub(super) struct Queue {
     pub durable: Seq,
     /// A thread is at the device.
     pub busy: bool,
+    /// It syncs or replaces the current segment, which takes longer than a write.
+    pub is_long: bool,
     /// Waits for a sync that came since the last sync began.
     pub sync_waits: u64,
     /// Those that the last sync was for.
@@ -126,13 +128,14 @@ impl Log {
         let mut yields = if sync { 0 } else { YIELDS_MAX };
         while !done(&queue) {
             self.poison.check()?;
-            if queue.busy && yields > 0 {
+            if queue.busy && !queue.is_long && yields > 0 {
                 yields -= 1;
                 MutexGuard::unlocked(&mut queue, sync::yield_now);
             } else if queue.busy {
                 self.changed.wait(&mut queue);
             } else {
                 queue.busy = true;
+                queue.is_long = sync;
                 if sync {
                     gather(&mut queue);
                     self.count_sync(&mut queue);
@@ -161,6 +164,7 @@ impl Log {
         }
         self.poison.check()?;
         queue.busy = true;
+        queue.is_long = true;
         Ok(())
     }
 
