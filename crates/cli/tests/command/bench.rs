@@ -38,7 +38,7 @@ fn every_row_runs(index: &str) {
     assert!(value("load", "rate") > Some(0.0));
     assert!(value("merge", "put_samples") > Some(0.0));
     assert!(value("reopen", "first_read_seconds") > Some(0.0), "{found}");
-    assert_eq!(measured.len(), 20);
+    assert_eq!(measured.len(), 21);
     assert_eq!(found["command"], format!("esker bench --scale=tiny {index}"));
     assert_eq!(format!("--index={}", found["settings"]["index"].as_str().unwrap()), index);
     let verdicts = found["verdicts"].as_array().unwrap().iter().map(|bar| &bar["outcome"]);
