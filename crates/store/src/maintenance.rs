@@ -468,7 +468,9 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
         if tree.is_fully_compacted(may_change) {
             return Ok(());
         }
-        if !is_flushed(&tree, target) && tree.flushes_first() && begin(shared, slot, Work::Flush)? {
+        // What is newer than the target takes part, too: without it there may be nothing to merge.
+        let has_new = tree.memtable_entries() > 0;
+        if has_new && tree.flushes_first() && begin(shared, slot, Work::Flush)? {
             while step(shared, slot, BackgroundJob::Flush)? == Step::More {}
         }
         let flushed = is_flushed(&tree, target);
@@ -476,7 +478,7 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             // Another thread writes it out.
             continue;
         }
-        let with_memtable = !flushed && !tree.flushes_first();
+        let with_memtable = has_new && !tree.flushes_first();
         let flushed_seq = tree.meta().flushed_seq;
         // A split that was due already takes no run that has come since.
         let was_due = tree.splits_next();
