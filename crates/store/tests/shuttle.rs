@@ -151,6 +151,21 @@ fn a_compaction_beside_a_flush() {
     }
 }
 
+/// A compaction of a keyspace without entries ends, though another thread puts one meanwhile.
+fn a_compaction_of_nothing_beside_a_put() {
+    for index in IndexKind::ALL {
+        let subject = Subject::of(index);
+        subject.put(1, 1);
+        subject.remove_range(1);
+        subject.keys.compact().unwrap();
+        let writer = concurrently(&subject, |subject: &Subject| subject.put(2, 2));
+        subject.keys.compact().unwrap();
+        writer.join().unwrap();
+        assert!(subject.get(1).is_none() && subject.get(2) == Some(2), "{index}");
+        subject.close();
+    }
+}
+
 /// A store is closed while its memtables are written out and merged: a write is refused or is
 /// there when the store is opened again.
 fn a_close_during_writes_and_merges() {
@@ -383,6 +398,11 @@ fn two_may_compact() {
 #[test]
 fn a_compaction_has_all() {
     schedules("a compaction beside a flush", 4_000, a_compaction_beside_a_flush);
+}
+
+#[test]
+fn a_compaction_of_nothing_ends() {
+    schedules("a compaction of nothing beside a put", 2_000, a_compaction_of_nothing_beside_a_put);
 }
 
 #[test]
