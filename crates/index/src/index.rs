@@ -295,6 +295,14 @@ impl Index {
         self.flushing.load(Ordering::Acquire)
     }
 
+    /// Whether a memtable holds versions, or a flush or merge is under way.
+    pub fn is_busy(&self) -> bool {
+        let view = self.views.load();
+        let holds_any = !view.memtable.is_empty() || view.frozen_bytes() > 0;
+        // The view first: a memtable that is no longer in it is recorded, or its merge is known.
+        holds_any || self.is_merging() || self.is_flushing()
+    }
+
     pub(super) fn awaits_resume(&self) -> bool {
         self.awaits_resume.load(Ordering::Acquire)
     }

@@ -451,8 +451,9 @@ fn complete(shared: &Core, slot: &Slot) -> Result<()> {
 /// Merges a keyspace into one level.
 pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
     let _span = tracing::debug_span!("compact", keyspace = slot.name).entered();
-    let _may_use_the_reserve = slot.own_tree()?.allow_reserve();
-    let target = slot.own_tree()?.newest_seq();
+    let own = slot.own_tree()?;
+    let _may_use_the_reserve = own.allow_reserve();
+    let target = own.newest_seq();
     loop {
         let tree = slot.tree()?;
         shared.poison.check()?;
@@ -479,14 +480,13 @@ pub(crate) fn compact(shared: &Core, slot: &Arc<Slot>) -> Result<()> {
             continue;
         }
         let with_memtable = has_new && !tree.flushes_first();
-        let flushed_seq = tree.meta().flushed_seq;
         // A split that was due already takes no run that has come since.
         let was_due = tree.splits_next();
         // Another thread may have begun something in between: then once more.
         if begin(shared, slot, Work::Merge { full: true, with_memtable })? {
-            let is_alone = !tree.is_flushing() && tree.meta().flushed_seq == flushed_seq;
             while step(shared, slot, BackgroundJob::Merge)? == Step::More {}
-            let has_all = flushed || (with_memtable && is_alone);
+            // A merge that may take the memtable does not begin beside a flush.
+            let has_all = flushed || with_memtable;
             if has_all && !was_due && !slot.tree()?.splits_next() {
                 return Ok(());
             }

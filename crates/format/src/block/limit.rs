@@ -27,8 +27,7 @@ impl Limit {
         }
         let Some(parts) = self.grows_above else { return false };
         let whole = used.next_multiple_of(UNIT_BYTES as usize);
-        let is_too_empty = whole.saturating_sub(used).saturating_mul(parts) > whole;
-        bytes <= GROWN_BYTES_MAX && (bytes <= whole || is_too_empty)
+        bytes <= GROWN_BYTES_MAX && (bytes <= whole || is_empty_by(parts, used, whole))
     }
 
     /// Whether a block with this many bytes and entries has no space for another entry of their
@@ -45,5 +44,10 @@ impl Limit {
 
 /// Whether a block of `used` bytes leaves too much of `whole` bytes empty, its whole units.
 pub(super) const fn leaves_too_much(used: usize, whole: usize) -> bool {
-    whole.saturating_sub(used).saturating_mul(EMPTY_SHARE) > whole
+    is_empty_by(EMPTY_SHARE, used, whole)
+}
+
+/// Whether more than one part in `parts` of `whole` bytes is empty, of which `used` are not.
+const fn is_empty_by(parts: usize, used: usize, whole: usize) -> bool {
+    whole.saturating_sub(used).saturating_mul(parts) > whole
 }

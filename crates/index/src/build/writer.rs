@@ -107,6 +107,7 @@ impl ExtentWriter {
     pub(crate) fn append(&mut self, builder: &mut BlockBuilder) -> Result<(BlockPtr, Finished)> {
         let generation = self.generation.get(&self.reader.blocks)?;
         let bytes = builder.pack(&mut self.packer);
+        // On two pages a block of whole units would cost two reads.
         if self.packer.codec() == Codec::None && bytes.is_multiple_of(UNIT_BYTES as usize) {
             self.fill_unit();
         }

@@ -6,6 +6,7 @@ mod lsm;
 mod model;
 mod operands;
 mod owners;
+mod places;
 mod policies;
 mod preserve;
 mod removals;

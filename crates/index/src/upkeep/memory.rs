@@ -39,14 +39,6 @@ impl Index {
         counts.puts + counts.tombstones
     }
 
-    /// Whether a memtable holds versions, or a flush or merge is under way.
-    pub fn is_busy(&self) -> bool {
-        let view = self.views.load();
-        let holds_any = !view.memtable.is_empty() || view.frozen_bytes() > 0;
-        // The view first: a memtable that is no longer in it is recorded, or its merge is known.
-        holds_any || self.is_merging() || self.is_flushing()
-    }
-
     /// Memory of the memtable that takes writes, in bytes.
     pub fn active_memory_bytes(&self) -> u64 {
         self.views.load().memtable.memory_bytes()

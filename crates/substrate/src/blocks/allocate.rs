@@ -65,7 +65,7 @@ impl BlockStore {
         let place = good.find_map(|half| Some((half, space.lowest(half)?)));
         let most = match place {
             Some((_, start)) if start != last.end() => return None,
-            Some((half, _)) => half.max(least).min(most),
+            Some((half, _)) => half,
             None => most,
         };
         let extent =

@@ -13,7 +13,7 @@ use esker_lab_measure::arrivals::{Driven, Window};
 use esker_lab_measure::background::joined;
 use esker_lab_result::Metrics;
 
-use crate::stores::rows::streams::{ending, look_up, write};
+use crate::stores::rows::streams::{ending, look_up, put_into, write};
 use crate::stores::rows::{Run, insert};
 use crate::{Error, Result};
 
@@ -67,12 +67,9 @@ impl Outcome {
             ("merge_seconds".to_owned(), self.merging.as_secs_f64()),
             ("merged_bytes".to_owned(), live_bytes as f64),
             ("control_max_us".to_owned(), self.control_max_us),
-            ("put_abandoned".to_owned(), self.writes.abandoned as f64),
-            ("get_abandoned".to_owned(), self.lookups.abandoned as f64),
             ("added_over_data".to_owned(), added / before.max(1) as f64),
         ]);
-        self.writes.latencies.summary().put_into(&mut metrics, "put");
-        self.lookups.latencies.summary().put_into(&mut metrics, "get");
+        put_into(&mut metrics, &self.writes, &self.lookups);
         metrics
     }
 }

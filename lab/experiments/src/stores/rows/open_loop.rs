@@ -11,7 +11,7 @@ use esker_lab_measure::arrivals::Window;
 use esker_lab_measure::background::joined;
 use esker_lab_result::Metrics;
 
-use crate::stores::rows::streams::{ending, look_up, write};
+use crate::stores::rows::streams::{ending, look_up, put_into, write};
 use crate::stores::rows::{Run, insert};
 use crate::{Error, Result};
 
@@ -40,10 +40,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Metrics> {
         Ok::<_, Error>((joined(writes)?, joined(lookups)?))
     })?;
     let mut metrics = Metrics::new();
-    writes.latencies.summary().put_into(&mut metrics, "put");
-    lookups.latencies.summary().put_into(&mut metrics, "get");
-    insert(&mut metrics, "put_abandoned", Some(writes.abandoned as f64));
-    insert(&mut metrics, "get_abandoned", Some(lookups.abandoned as f64));
+    put_into(&mut metrics, &writes, &lookups);
     insert(&mut metrics, "control_max_us", Some(run.control.longest_micros()));
     Ok(metrics)
 }

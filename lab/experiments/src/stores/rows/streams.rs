@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use esker_lab_measure::arrivals::{Driven, PATIENCE, Schedule, Window, drive};
+use esker_lab_result::Metrics;
 use esker_workload::{entry, uniform};
 
 use crate::stores::rows::Run;
@@ -38,6 +39,14 @@ pub(super) fn look_up(run: &Run<'_>, window: &Window) -> Result<Driven> {
             None => Err(Error::Invalid(format!("entry {} is lost", request.number))),
         }
     })
+}
+
+/// Puts the results of both into `metrics`.
+pub(super) fn put_into(metrics: &mut Metrics, writes: &Driven, lookups: &Driven) {
+    for (what, driven) in [("put", writes), ("get", lookups)] {
+        driven.latencies.summary().put_into(metrics, what);
+        metrics.insert(format!("{what}_abandoned"), driven.abandoned as f64);
+    }
 }
 
 #[cfg(test)]
