@@ -292,9 +292,11 @@ impl Insert {
         let mut fences = Vec::with_capacity(self.levels.len() + below.len());
         for (number, level) in self.levels.iter().enumerate() {
             meta.levels.push(level.meta(Vec::new()));
-            fences.push(match level.fences() {
-                Some(index) => LevelFences::of(Some(Arc::new(index.snapshot()))),
-                None => LevelFences::tail(Arc::new(self.open_above(number).snapshot())),
+            let known = LevelFences::of(level.fences().map(|index| Arc::new(index.snapshot())));
+            fences.push(if level.fences().is_some_and(FenceIndex::is_complete) {
+                known
+            } else {
+                known.with_tail(Arc::new(self.open_above(number).snapshot()))
             });
         }
         for level in below {
@@ -360,8 +362,10 @@ impl Insert {
     /// # Errors
     /// Those of [`Sink::add_data`].
     pub(crate) fn conclude(&mut self, plan: &Plan, leftover: &mut Vec<Extent>) -> Result<()> {
-        let fences = self.levels.iter().map(|level| level.fences().map(FenceIndex::memory_bytes));
-        let mut skip = levels_to_skip(fences, plan.top_bytes_max);
+        let memory_bytes = |level: &LevelWriter| {
+            level.fences().filter(|fences| fences.is_complete()).map(FenceIndex::memory_bytes)
+        };
+        let mut skip = levels_to_skip(self.levels.iter().map(memory_bytes), plan.top_bytes_max);
         let empty = self.levels.last().is_none_or(|level| level.counts().blocks == 0);
         if empty {
             skip = self.levels.len();
@@ -390,10 +394,11 @@ impl Insert {
         let mut fences = Vec::new();
         for (number, level) in self.levels.iter_mut().enumerate() {
             let mut held = level.take_fences();
-            let fits = held.as_mut().is_some_and(FenceIndex::finish);
-            let within = held.as_ref().is_some_and(|held| !held.is_over_budget());
-            // Level 0's are the top fences: held in any case.
-            held = held.filter(|_| number == 0 || (fits && within));
+            held.iter_mut().for_each(FenceIndex::finish);
+            if number > 0 {
+                // Level 0's are the top fences: held in any case.
+                held = held.and_then(FenceIndex::within_budget);
+            }
             fences.push(LevelFences::of(held.map(Arc::new)));
             let extents = level.out().take();
             meta.levels.push(level.meta(extents));

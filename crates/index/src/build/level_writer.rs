@@ -49,7 +49,7 @@ pub struct LevelWriter {
     below: bool,
     /// The fences in the block being built, of a level of nothing but fences.
     open: Option<FenceIndex>,
-    /// The fences to the level's blocks, as long as there is memory for them.
+    /// The fences to the level's blocks, as far as there is memory for them.
     fences: Option<FenceIndex>,
     owed: Option<TailFence>,
 }
@@ -374,12 +374,12 @@ impl LevelWriter {
         self.open.as_ref()
     }
 
-    /// The fences to all blocks of the level, if they are collected.
+    /// The fences to blocks of the level that are in memory, if they are collected.
     pub(crate) const fn fences(&self) -> Option<&FenceIndex> {
         self.fences.as_ref()
     }
 
-    /// Takes the fences to all blocks of the level, if they are collected.
+    /// Takes the fences to blocks of the level that are in memory, if they are collected.
     pub(crate) fn take_fences(&mut self) -> Option<FenceIndex> {
         self.fences.take()
     }

@@ -6,11 +6,14 @@
 //! A merge adds to the fences of the new side and shares what it has with every view it publishes;
 //! it drops the fences of the old side as its wavefront passes. Both work in whole chunks: a full
 //! chunk never changes and is shared, and its memory is counted until its last holder drops it.
+//! A chunk for which there is no memory is missing: searches that lead to it find nothing here, and
+//! go through the level above.
 //!
 //! Invariant: fences are in internal-key order; the first of a level is (empty key, ∞), so every
-//! search has a result in a level that is not empty and not trimmed.
-//! Invariant: all chunks but the last hold `CHUNK_FENCES`. Places count from the first fence that
-//! was ever pushed, so they stay valid when chunks in front are dropped.
+//! search has a result in a level that is not empty and not trimmed, unless a chunk is missing.
+//! Invariant: all chunks but the last hold `CHUNK_FENCES`, or are missing and stand for as many.
+//! Places count from the first fence that was ever pushed, so they stay valid when chunks in front
+//! are dropped.
 
 use std::sync::Arc;
 
@@ -18,12 +21,17 @@ use esker_format::fence::Fence;
 use esker_format::ids::Seq;
 use esker_format::key::{self, long_head};
 use esker_format::meta::TailFence;
-use esker_format::ptr::BlockPtr;
-use esker_substrate::budget::{Budget, Lease, Part};
+use esker_substrate::budget::{Budget, Part};
+
+use crate::run::fence_chunk::Chunk;
 
 /// Fences in a chunk: large enough that a chunk costs little compared with its fences, small enough
 /// that dropping one chunk frees a useful amount of memory.
 const CHUNK_FENCES: usize = 1024;
+/// From so many missing chunks on, an index is given up that holds less than one of
+/// `MISSING_PER_HELD` chunks: it saves few reads, and the list of what it lacks takes memory, too.
+const MISSING_MIN: usize = 64;
+const MISSING_PER_HELD: usize = 15;
 
 /// A fence with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,146 +91,56 @@ impl Account {
 /// The fences of one level, in order.
 #[derive(Debug, Default)]
 pub struct FenceIndex {
-    full: Arc<Vec<Arc<Chunk>>>,
+    full: Arc<Vec<Slot>>,
     /// The chunk being filled.
     last: Chunk,
     /// Fences dropped at the front: a multiple of `CHUNK_FENCES`.
     dropped: usize,
+    /// Missing chunks among `full`.
+    missing: usize,
     account: Option<Account>,
-    /// Memory of the full chunks ever pushed, in bytes, and their fences.
+    /// Memory of the chunks that were ever counted, in bytes, and their fences.
     counted_bytes: u64,
     counted_fences: usize,
-    /// The budget had no memory for some of them.
-    over_budget: bool,
 }
 
-/// Columns of up to `CHUNK_FENCES` fences. Searches touch `heads`, then at most a few keys.
-#[derive(Debug, Default)]
-struct Chunk {
-    heads: Vec<u64>,
-    keys: Column,
-    /// Empty as long as every number is ∞.
-    seqs: Vec<Seq>,
-    ptrs: Vec<BlockPtr>,
-    counts: Vec<(u32, u32)>,
-    filters: Column,
-    /// Counts the chunk's memory, when it is full.
-    lease: Option<Lease>,
+/// The place of a full chunk.
+#[derive(Clone, Debug)]
+enum Slot {
+    Held(Arc<Chunk>),
+    /// There was no memory for the chunk that begins with this key and number.
+    Missing(Arc<(Box<[u8]>, Seq)>),
 }
 
-/// Byte strings back to back.
-#[derive(Clone, Debug, Default)]
-struct Column {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
-}
-
-impl Column {
-    fn push(&mut self, item: &[u8]) {
-        self.bytes.extend_from_slice(item);
-        self.ends.push(self.bytes.len() as u32);
+impl Slot {
+    fn missing(key: &[u8], seq: Seq) -> Self {
+        Self::Missing(Arc::new((key.into(), seq)))
     }
 
-    fn get(&self, index: usize) -> &[u8] {
-        let from = index.checked_sub(1).map_or(0, |left| self.end(left));
-        self.bytes.get(from..self.end(index)).unwrap_or_default()
+    const fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing(_))
     }
 
-    fn end(&self, index: usize) -> usize {
-        self.ends.get(index).map_or(0, |end| *end as usize)
-    }
-
-    fn shrink(&mut self) {
-        self.bytes.shrink_to_fit();
-        self.ends.shrink_to_fit();
-    }
-}
-
-impl Chunk {
-    /// Memory of a fence in addition to its key and filter.
-    const FENCE_BYTES: u64 = 48;
-
-    fn len(&self) -> usize {
-        self.heads.len()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        let variable = self.keys.bytes.len() + self.filters.bytes.len();
-        self.len() as u64 * Self::FENCE_BYTES + variable as u64
-    }
-
-    /// A copy that is not counted: of the chunk being filled, for a view.
-    fn copy(&self) -> Self {
-        Self {
-            heads: self.heads.clone(),
-            keys: self.keys.clone(),
-            seqs: self.seqs.clone(),
-            ptrs: self.ptrs.clone(),
-            counts: self.counts.clone(),
-            filters: self.filters.clone(),
-            lease: None,
+    fn chunk(&self) -> Option<&Chunk> {
+        match self {
+            Self::Held(chunk) => Some(chunk),
+            Self::Missing(_) => None,
         }
     }
 
-    fn push(&mut self, item: &KeyedFence<'_>) {
-        if item.seq != Seq::MAX && self.seqs.is_empty() {
-            self.seqs.resize(self.len(), Seq::MAX);
+    fn first_key(&self) -> &[u8] {
+        match self {
+            Self::Held(chunk) => chunk.first_key(),
+            Self::Missing(first) => &first.0,
         }
-        if item.seq != Seq::MAX || !self.seqs.is_empty() {
-            self.seqs.push(item.seq);
-        }
-        self.heads.push(long_head(item.key));
-        self.keys.push(item.key);
-        self.ptrs.push(item.fence.ptr);
-        self.counts.push((item.fence.puts, item.fence.tombstones));
-        self.filters.push(item.fence.filter);
-    }
-
-    fn seq(&self, index: usize) -> Seq {
-        self.seqs.get(index).copied().unwrap_or(Seq::MAX)
-    }
-
-    fn get(&self, index: usize) -> Option<KeyedFence<'_>> {
-        let ptr = *self.ptrs.get(index)?;
-        let (puts, tombstones) = *self.counts.get(index)?;
-        let fence = Fence { ptr, puts, tombstones, filter: self.filters.get(index) };
-        Some(KeyedFence { key: self.keys.get(index), seq: self.seq(index), fence })
     }
 
     /// Whether the first fence is at or before (`key`, `seq`).
     fn begins_until(&self, head: u64, key: &[u8], seq: Seq) -> bool {
-        match self.heads.first() {
-            None => false,
-            Some(first) if *first != head => *first < head,
-            Some(_) => key::compare((self.keys.get(0), self.seq(0)), (key, seq)).is_le(),
+        match self {
+            Self::Held(chunk) => chunk.begins_until(head, key, seq),
+            Self::Missing(first) => key::compare((&first.0, first.1), (key, seq)).is_le(),
         }
-    }
-
-    /// The number of fences at or before (`key`, `seq`).
-    fn count_until(&self, head: u64, key: &[u8], seq: Seq) -> usize {
-        let from = self.heads.partition_point(|other| *other < head);
-        let equal = self.heads.get(from..).unwrap_or_default();
-        let mut low = from;
-        let mut high = from + equal.partition_point(|other| *other == head);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let fence = (self.keys.get(middle), self.seq(middle));
-            if key::compare(fence, (key, seq)).is_le() {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
-
-    fn shrink(&mut self) {
-        self.heads.shrink_to_fit();
-        self.keys.shrink();
-        self.seqs.shrink_to_fit();
-        self.ptrs.shrink_to_fit();
-        self.counts.shrink_to_fit();
-        self.filters.shrink();
     }
 }
 
@@ -232,48 +150,106 @@ impl FenceIndex {
         Self { account: Some(account), ..Self::default() }
     }
 
-    /// Adds a fence behind all others. False when there is no memory for it: the index is of no
-    /// use then.
+    /// Adds a fence behind all others. False when there is memory for so few that the index is
+    /// of no use.
     #[must_use]
     pub fn push(&mut self, item: &KeyedFence<'_>) -> bool {
         if self.last.len() >= CHUNK_FENCES {
-            let mut chunk = std::mem::take(&mut self.last);
-            chunk.shrink();
-            if !self.count(&mut chunk) {
-                return false;
-            }
-            Arc::make_mut(&mut self.full).push(Arc::new(chunk));
+            let chunk = std::mem::take(&mut self.last);
+            let slot = self.count(chunk).map_or_else(
+                |first| Slot::Missing(Arc::new(first)),
+                |chunk| Slot::Held(Arc::new(chunk)),
+            );
+            self.missing += usize::from(slot.is_missing());
+            Arc::make_mut(&mut self.full).push(slot);
         }
         self.last.push(item);
-        true
+        self.missing < MISSING_MIN || self.missing <= MISSING_PER_HELD * self.held_chunks()
     }
 
-    /// Counts a chunk's memory; false when there is none for it.
-    fn count(&mut self, chunk: &mut Chunk) -> bool {
-        let Some(account) = &self.account else { return true };
+    /// Counts a chunk's memory; its first key and number where there is none for it.
+    fn count(&mut self, mut chunk: Chunk) -> Result<Chunk, (Box<[u8]>, Seq)> {
+        chunk.shrink();
+        let Some(account) = &self.account else { return Ok(chunk) };
         let bytes = chunk.memory_bytes();
         self.counted_bytes += bytes;
         self.counted_fences += chunk.len();
         chunk.lease = account.budget.try_lease(Part::Fences, bytes);
         if chunk.lease.is_none() {
-            self.over_budget = true;
             if self.counted_bytes > account.required_bytes {
-                return false;
+                return Err(chunk.first());
             }
             chunk.lease = Some(account.budget.lease(Part::Fences, bytes));
+            chunk.is_over_budget = true;
         }
-        true
+        Ok(chunk)
     }
 
-    /// No fence follows: returns memory that pushing had reserved and counts the rest. False when
-    /// there is no memory for it.
-    #[must_use]
-    pub fn finish(&mut self) -> bool {
+    /// No fence follows: returns memory that pushing had reserved and counts the rest.
+    pub fn finish(&mut self) {
+        let last = std::mem::take(&mut self.last);
+        if last.len() == 0 {
+            return;
+        }
+        match self.count(last) {
+            Ok(last) => self.last = last,
+            Err((key, seq)) => self.miss(&key, seq),
+        }
+    }
+
+    /// No fence from (`key`, `seq`) on is known; it is behind all that were pushed.
+    pub(super) fn miss(&mut self, key: &[u8], seq: Seq) {
         let mut last = std::mem::take(&mut self.last);
-        last.shrink();
-        let counted = self.count(&mut last);
+        if last.len() > 0 {
+            // Chunks are dropped by their number, and only full ones.
+            let (key, seq) = last.first();
+            last = Chunk::default();
+            Arc::make_mut(&mut self.full).push(Slot::missing(&key, seq));
+        } else {
+            Arc::make_mut(&mut self.full).push(Slot::missing(key, seq));
+        }
         self.last = last;
-        counted
+        self.missing += 1;
+    }
+
+    /// The same for a level whose fences need not be in memory: chunks that were held beyond the
+    /// budget are missing as far as it still has no memory for them. `None` where none is held.
+    pub(crate) fn within_budget(mut self) -> Option<Self> {
+        let budget = self.account.as_ref().map(|account| Arc::clone(&account.budget));
+        let over = |budget: &Arc<Budget>| {
+            budget.used_bytes(Part::Fences).saturating_sub(budget.limit_bytes(Part::Fences))
+        };
+        let mut over = budget.as_ref().map_or(0, over);
+        for slot in Arc::make_mut(&mut self.full).iter_mut().rev() {
+            if let Slot::Held(chunk) = slot
+                && chunk.is_over_budget
+                && over > 0
+            {
+                over = over.saturating_sub(chunk.memory_bytes());
+                let (key, seq) = chunk.first();
+                *slot = Slot::missing(&key, seq);
+            }
+        }
+        self.count_missing();
+        if self.last.is_over_budget && over > 0 {
+            let (key, seq) = self.last.first();
+            self.last = Chunk::default();
+            self.miss(&key, seq);
+        }
+        (self.held_chunks() > 0 || self.last.len() > 0).then_some(self)
+    }
+
+    fn held_chunks(&self) -> usize {
+        self.full.len() - self.missing
+    }
+
+    fn count_missing(&mut self) {
+        self.missing = self.full.iter().filter(|slot| slot.is_missing()).count();
+    }
+
+    /// Whether no chunk is missing.
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.missing == 0
     }
 
     /// The memory that `fences` fences will take if they are like those counted so far, in bytes;
@@ -284,17 +260,13 @@ impl FenceIndex {
         u64::try_from(bytes / u128::from(counted)).unwrap_or(u64::MAX)
     }
 
-    /// Whether the budget had too little memory for all that is held.
-    pub(crate) const fn is_over_budget(&self) -> bool {
-        self.over_budget
-    }
-
     /// The current fences, for a view: full chunks are shared, the last one is copied.
     pub(crate) fn snapshot(&self) -> Self {
         Self {
             full: Arc::clone(&self.full),
             last: self.last.copy(),
             dropped: self.dropped,
+            missing: self.missing,
             ..Self::default()
         }
     }
@@ -307,18 +279,13 @@ impl FenceIndex {
     /// The index without the chunks of which no fence leads to a block with keys behind
     /// `wavefront`; `None` while there is no such chunk.
     pub(crate) fn behind(&self, wavefront: &[u8]) -> Option<Self> {
-        let passed = |chunk: &Chunk| chunk.len() > 0 && chunk.keys.get(0) <= wavefront;
-        let starts = self.full.iter().map(Arc::as_ref).chain([&self.last]).skip(1);
-        let count = starts.take_while(|next| passed(next)).count();
-        if count == 0 {
-            return None;
-        }
-        let rest = self.full.get(count..).unwrap_or_default().to_vec();
-        Some(Self {
-            full: Arc::new(rest),
-            last: self.last.copy(),
-            dropped: self.dropped + count * CHUNK_FENCES,
-            ..Self::default()
+        let last = Some(self.last.first_key()).filter(|_| self.last.len() > 0);
+        let starts = self.full.iter().map(Slot::first_key).chain(last).skip(1);
+        let count = starts.take_while(|first| *first <= wavefront).count();
+        (count > 0).then(|| {
+            let mut rest = self.snapshot();
+            rest.drop_chunks(count);
+            rest
         })
     }
 
@@ -326,10 +293,14 @@ impl FenceIndex {
     pub(crate) fn drop_before(&mut self, place: Place) {
         let count = (place.0.saturating_sub(self.dropped) / CHUNK_FENCES).min(self.full.len());
         if count > 0 {
-            let rest = self.full.get(count..).unwrap_or_default().to_vec();
-            self.full = Arc::new(rest);
-            self.dropped += count * CHUNK_FENCES;
+            self.drop_chunks(count);
         }
+    }
+
+    fn drop_chunks(&mut self, count: usize) {
+        self.full = Arc::new(self.full.get(count..).unwrap_or_default().to_vec());
+        self.dropped += count * CHUNK_FENCES;
+        self.count_missing();
     }
 
     /// Number of fences, including dropped ones.
@@ -347,18 +318,18 @@ impl FenceIndex {
     /// Memory in use, in bytes; chunks shared with other indexes count in each.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let full: u64 = self.full.iter().map(|chunk| chunk.memory_bytes()).sum();
+        let full: u64 = self.full.iter().filter_map(Slot::chunk).map(Chunk::memory_bytes).sum();
         full + self.last.memory_bytes()
     }
 
     fn chunk(&self, number: usize) -> Option<&Chunk> {
         match self.full.get(number) {
-            Some(chunk) => Some(chunk),
+            Some(slot) => slot.chunk(),
             None => Some(&self.last).filter(|_| number == self.full.len()),
         }
     }
 
-    /// The fence at `place`.
+    /// The fence at `place`; `None` behind the last and where a chunk is missing.
     #[must_use]
     pub fn get(&self, place: Place) -> Option<KeyedFence<'_>> {
         let index = place.0.checked_sub(self.dropped)?;
@@ -397,7 +368,7 @@ impl FenceIndex {
     }
 
     /// The last fence at or before (`key`, `seq`): the block that the newest visible version
-    /// must be in, if the level has one.
+    /// must be in, if the level has one. `None` where the chunk is missing that would have it.
     #[must_use]
     pub fn find(&self, key: &[u8], seq: Seq) -> Option<Place> {
         let head = long_head(key);
@@ -406,14 +377,14 @@ impl FenceIndex {
         let number = if in_last {
             self.full.len()
         } else {
-            let before = self.full.partition_point(|chunk| chunk.begins_until(head, key, seq));
+            let before = self.full.partition_point(|slot| slot.begins_until(head, key, seq));
             before.checked_sub(1)?
         };
         let within = self.chunk(number)?.count_until(head, key, seq).checked_sub(1)?;
         Some(Place(self.dropped + number * CHUNK_FENCES + within))
     }
 
-    /// All fences in order.
+    /// All fences in order, without those of missing chunks.
     pub fn iter(&self) -> impl Iterator<Item = KeyedFence<'_>> {
         (self.dropped..self.len()).filter_map(|index| self.get(Place(index)))
     }
@@ -450,6 +421,7 @@ pub(crate) fn owned(fence: &KeyedFence<'_>) -> TailFence {
 mod tests {
     use super::*;
     use esker_format::ids::Generation;
+    use esker_format::ptr::BlockPtr;
     use proptest::prelude::*;
     use std::cmp::Reverse;
     use std::collections::BTreeMap;
@@ -480,7 +452,7 @@ mod tests {
                 let fence = fence(*number, &filter);
                 assert!(index.push(&KeyedFence { key, seq: Seq(seq.0), fence }));
             }
-            assert!(index.finish());
+            index.finish();
             for (key, seq) in probes {
                 let found = index.find(&key, Seq(seq)).and_then(|place| index.get(place));
                 let expected = model.range(..=(key, Reverse(seq))).next_back();
@@ -488,6 +460,56 @@ mod tests {
             }
             let all: Vec<_> = index.iter().map(|f| (f.key.to_vec(), Reverse(f.seq.0))).collect();
             prop_assert_eq!(all, model.keys().cloned().collect::<Vec<_>>());
+        }
+
+        /// With memory for some chunks, and some held beyond it until the end.
+        #[test]
+        fn a_search_finds_the_right_fence_or_none(
+            count in 1u32..9000,
+            total_kib in 0u64..1200,
+            required_kib in 0u64..200,
+            cut in proptest::option::of(0u32..9000),
+            wavefront in 0u32..9000,
+        ) {
+            let budget = Arc::new(Budget::new(total_kib << 10));
+            let account = Account::required_until(&budget, required_kib << 10);
+            let mut index = FenceIndex::counted(account);
+            let fence_at = |number: u32| fence(u64::from(number), &[7; 44]);
+            let cut = cut.filter(|cut| *cut < count);
+            for number in 0..cut.unwrap_or(count) {
+                let key = number.to_be_bytes();
+                let fence = fence_at(number);
+                let _few = index.push(&KeyedFence { key: &key, seq: Seq::MAX, fence });
+            }
+            if let Some(cut) = cut {
+                index.miss(&cut.to_be_bytes(), Seq::MAX);
+            }
+            index.finish();
+            prop_assert!(cut.is_none() || !index.is_complete());
+            let known = index.iter().count();
+            let trimmed = index.behind(&wavefront.to_be_bytes());
+            let within = index.within_budget();
+            if let Some(index) = &within {
+                prop_assert_eq!(index.is_complete(), index.iter().count() == count as usize);
+                prop_assert!(index.iter().count() <= known);
+            }
+            for number in (0..count).step_by(61).chain([count - 1]) {
+                let key = number.to_be_bytes();
+                let at = |index: &FenceIndex| {
+                    let found = index.get(index.find(&key, Seq(3))?)?;
+                    Some(found.fence.ptr.sector)
+                };
+                let found = within.as_ref().and_then(at);
+                prop_assert!(found.is_none_or(|found| found == u64::from(number)));
+                let complete = within.as_ref().is_some_and(FenceIndex::is_complete);
+                prop_assert!(!complete || found.is_some());
+                let found = trimmed.as_ref().and_then(at);
+                prop_assert!(found.is_none_or(|found| found == u64::from(number)));
+            }
+            drop(trimmed);
+            prop_assert!(budget.used_bytes(Part::Fences) <= budget.limit_bytes(Part::Fences));
+            drop(within);
+            prop_assert_eq!(budget.used_bytes(Part::Fences), 0);
         }
 
         #[test]
@@ -539,7 +561,11 @@ mod tests {
         assert_eq!(used(), two, "the view still holds them");
         drop(view);
         assert_eq!(used(), 0);
-        // A quarter of the budget is for fences.
-        assert!((0..6000).any(|_| !push(&mut index)));
+        // Three eighths of the budget are for fences.
+        (0..20_000).for_each(|_| assert!(push(&mut index)));
+        assert!(!index.is_complete());
+        assert!(used() <= budget.limit_bytes(Part::Fences));
+        let known = index.iter().count();
+        assert!(known > 3000 && known < 20_000, "{known}");
     }
 }

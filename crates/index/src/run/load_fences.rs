@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker_format::ptr::BlockPtr;
-use esker_substrate::budget::Part;
+use esker_substrate::budget::{Budget, Part};
 use esker_substrate::error::Result;
 use esker_substrate::sync::atomic::Ordering;
 
@@ -11,11 +11,16 @@ use crate::run::cursor::{BLOCKS_AHEAD, FenceCursor};
 use crate::run::fence_index::{Account, FenceIndex};
 use crate::run::tree::{BlockReader, Tree};
 
+/// Fences are loaded if there is memory for one of so many.
+const LOADED_PART: u64 = 4;
+/// A part of them leaves one in so many bytes of the memory for fences to other levels.
+const LEFT_PART: u64 = 16;
+
 /// What became of an attempt to load the fences of a level.
 enum Loaded {
-    /// All of them.
-    All(Arc<FenceIndex>),
-    /// The budget has too little memory for them, which take about this much, in bytes.
+    /// All of them, or those of the least keys, as many as there is memory for.
+    Held(Arc<FenceIndex>),
+    /// The budget has too little memory for a part of this size, in bytes.
     TooLarge(u64),
 }
 
@@ -27,7 +32,9 @@ impl Tree {
         if self.moving {
             return;
         }
-        let Some(fences) = self.levels.get(level) else { return };
+        let Some(fences) = self.levels.get(level).filter(|level| level.held.get().is_none()) else {
+            return;
+        };
         let above = level.checked_sub(1).and_then(|above| self.meta.levels.get(above));
         let blocks_above = above.map_or(0, |above| above.counts.blocks);
         if fences.detours.fetch_add(1, Ordering::Relaxed) < blocks_above / BLOCKS_AHEAD as u64 {
@@ -45,7 +52,7 @@ impl Tree {
             return;
         }
         match self.load_fences(level, room, reader) {
-            Ok(Loaded::All(index)) => {
+            Ok(Loaded::Held(index)) => {
                 let _first = fences.held.set(index);
             }
             Ok(Loaded::TooLarge(needs)) => fences.needs_bytes.store(needs, Ordering::Relaxed),
@@ -53,8 +60,8 @@ impl Tree {
         }
     }
 
-    /// The fences of a level, for which there are `room` bytes. Where that is too little for as
-    /// many fences as the level has blocks, the first chunk tells, and the rest is not read.
+    /// The fences of a level, for which there are `room` bytes. Where that is too little for a part
+    /// of as many fences as the level has blocks, the first chunk tells, and the rest is not read.
     fn load_fences(&self, level: usize, room: u64, reader: &BlockReader) -> Result<Loaded> {
         let blocks = self.meta.levels.get(level).map_or(0, |level| level.counts.blocks);
         let mut index = FenceIndex::counted(Account::optional(&reader.budget));
@@ -67,17 +74,29 @@ impl Tree {
             if announced_until.is_none_or(|until| parent == Some(until)) {
                 announced_until = announce_some(reader, &mut ahead)?.or(announced_until);
             }
-            let is_held = at.with_current(|fence| index.push(fence))?;
             let needs = index.expected_bytes(blocks);
-            if !is_held || needs > room {
-                return Ok(Loaded::TooLarge(needs));
+            if needs / LOADED_PART > room {
+                return Ok(Loaded::TooLarge(needs / LOADED_PART));
             }
+            if needs > room && is_nearly_used(&reader.budget) {
+                at.with_current(|fence| index.miss(fence.key, fence.seq))?;
+                break;
+            }
+            let _missing_chunks_are_known = at.with_current(|fence| index.push(fence))?;
             cursor = at.next()?;
         }
-        let is_held = index.finish();
+        index.finish();
         let needs = index.expected_bytes(blocks);
-        Ok(if is_held { Loaded::All(Arc::new(index)) } else { Loaded::TooLarge(needs) })
+        Ok(match index.within_budget() {
+            Some(index) => Loaded::Held(Arc::new(index)),
+            None => Loaded::TooLarge(needs),
+        })
     }
+}
+
+/// Whether the memory that is left for fences is for other levels.
+fn is_nearly_used(budget: &Budget) -> bool {
+    budget.room_bytes(Part::Fences) < budget.share_bytes(Part::Fences) / LEFT_PART
 }
 
 /// Has the next blocks read of those that `ahead` walks over; the last of them.

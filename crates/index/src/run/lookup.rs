@@ -15,6 +15,7 @@ use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Race};
 
+use crate::run::fence_index::KeyedFence;
 use crate::run::tree::{BlockReader, Tree};
 
 /// The key and sequence number of a lookup.
@@ -114,14 +115,10 @@ impl Tree {
         if planted::is(Race::TailIgnored) && self.fences(level).is_none() && above.is_none() {
             return Ok(None);
         }
-        let in_memory = match (self.fences(level), tail) {
-            (Some(fences), _) => Some((fences, fences.find(probe.key, probe.seq))),
-            (None, Some(tail)) => tail.find(probe.key, probe.seq).map(|place| (tail, Some(place))),
-            (None, None) => None,
-        };
-        if let Some((fences, place)) = in_memory {
-            let fence = place.and_then(|place| fences.get(place));
-            let fence = fence.ok_or_else(|| no_fence(None))?.fence;
+        let in_memory = [self.known_fences(level), tail].into_iter().flatten();
+        let mut found =
+            in_memory.filter_map(|fences| fences.get(fences.find(probe.key, probe.seq)?));
+        if let Some(KeyedFence { fence, .. }) = found.next() {
             return Ok(Some((fence.ptr, filter::may_contain(fence.filter, probe.hash))));
         }
         self.note_detour(level, reader);
@@ -131,7 +128,7 @@ impl Tree {
     /// The blocks that a lookup of `probe` would read as far as fences in memory tell.
     pub(crate) fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
         for level in 0..self.height() {
-            let Some(fences) = self.fences(level) else { continue };
+            let Some(fences) = self.known_fences(level) else { continue };
             let place = fences.find(probe.key, probe.seq);
             if let Some(fence) = place.and_then(|place| fences.get(place))
                 && filter::may_contain(fence.fence.filter, probe.hash)

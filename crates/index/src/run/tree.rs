@@ -8,7 +8,7 @@
 //! are always in memory. Only a growing tree has tails.
 //! Invariant: `held`, where present, holds exactly the fences to the level's blocks, without I2's
 //! duplicates; in a tree that a merge consumes, those may be missing that lead only to keys at or
-//! before the wavefront.
+//! before the wavefront, and of levels below the first any chunk for which there was no memory.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -114,7 +114,7 @@ pub struct LevelFences {
 }
 
 impl LevelFences {
-    /// All fences of the level, or none of them.
+    /// The fences of the level that are in memory.
     pub(crate) fn of(held: Option<Arc<FenceIndex>>) -> Self {
         let fences = Self::default();
         if let Some(held) = held {
@@ -123,9 +123,9 @@ impl LevelFences {
         fences
     }
 
-    /// Those that no block above has yet.
-    pub(crate) fn tail(tail: Arc<FenceIndex>) -> Self {
-        Self { tail: Some(tail), ..Self::default() }
+    /// Those that no block above has yet, in addition.
+    pub(crate) fn with_tail(self, tail: Arc<FenceIndex>) -> Self {
+        Self { tail: Some(tail), ..self }
     }
 }
 
@@ -242,8 +242,9 @@ impl Tree {
             }
             Arc::new(top)
         });
+        let with_tail = |level| LevelFences::default().with_tail(Arc::new(tail(level)));
         let mut levels = vec![LevelFences::of(top.ok())];
-        levels.extend((1..meta.levels.len()).map(|level| LevelFences::tail(Arc::new(tail(level)))));
+        levels.extend((1..meta.levels.len()).map(with_tail));
         let below = index.main.levels.get(usize::from(progress.levels)..).unwrap_or_default();
         levels.extend(below.iter().map(|_| LevelFences::default()));
         meta.levels.extend_from_slice(below);
@@ -301,8 +302,13 @@ impl Tree {
         self.levels.len()
     }
 
-    /// The fences to level `level`, if they are in memory.
+    /// The fences to level `level`, if they are all in memory.
     pub(crate) fn fences(&self, level: usize) -> Option<&FenceIndex> {
+        self.known_fences(level).filter(|fences| fences.is_complete())
+    }
+
+    /// The fences to level `level` that are in memory, for searches.
+    pub(crate) fn known_fences(&self, level: usize) -> Option<&FenceIndex> {
         self.levels.get(level)?.held.get().map(Arc::as_ref)
     }
 
@@ -311,7 +317,7 @@ impl Tree {
         self.levels.get(level)?.tail.as_deref()
     }
 
-    /// The fences to level `level`, shared.
+    /// The fences to level `level` that are in memory, shared.
     pub(crate) fn held(&self, level: usize) -> Option<Arc<FenceIndex>> {
         self.levels.get(level)?.held.get().cloned()
     }
@@ -324,7 +330,7 @@ impl Tree {
     /// Memory that fences take, in bytes.
     pub(crate) fn fence_memory_bytes(&self) -> u64 {
         (0..self.height())
-            .filter_map(|level| self.fences(level))
+            .filter_map(|level| self.known_fences(level))
             .map(FenceIndex::memory_bytes)
             .sum()
     }
@@ -336,7 +342,7 @@ pub(crate) fn read_top_fences(reader: &BlockReader, meta: &TreeMeta) -> Result<F
         let read = reader.blocks.read_uncached(reader.keyspace, ptr, Purpose::Recovery)?;
         push_fences(&mut top, read.view()).map_err(|error| reader.damage(ptr, &error))?;
     }
-    let _counted_in_any_case = top.finish();
+    top.finish();
     Ok(top)
 }
 

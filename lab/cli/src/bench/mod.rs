@@ -138,6 +138,8 @@ enum ScaleName {
     Small,
     /// 1 million entries, 16 MiB of memory
     Medium,
+    /// 8 million entries, 32 MiB of memory
+    LowMemory,
     /// 5 million entries, 64 MiB of memory
     Full,
 }
@@ -148,6 +150,7 @@ impl From<ScaleName> for Scale {
             ScaleName::Tiny => Self::Tiny,
             ScaleName::Small => Self::Small,
             ScaleName::Medium => Self::Medium,
+            ScaleName::LowMemory => Self::LowMemory,
             ScaleName::Full => Self::Full,
         }
     }
