@@ -7,6 +7,8 @@ pub const BITS_PER_KEY: usize = 10;
 /// Bits a key where a lookup asks many runs: about one absent key in 780 passes. Of a dozen runs
 /// and a level, one block is read for every fiftieth absent key.
 pub const BITS_PER_KEY_MANY: usize = 15;
+/// Bits a key where memory is so scarce that more would cost more reads than they save.
+pub const BITS_PER_KEY_MIN: usize = 6;
 /// Bits set by a key. ln 2 · 10 is 6.9; six cost less and a filter this small gains nothing
 /// from the seventh.
 const PROBES: u32 = 6;
@@ -21,6 +23,14 @@ pub fn hash(key: &[u8]) -> u64 {
 #[must_use]
 pub const fn bytes_for(keys: usize, bits_per_key: usize) -> usize {
     keys.saturating_mul(bits_per_key).div_ceil(8)
+}
+
+/// The share of absent keys that a filter with `bits_per_key` bits lets through: that of a Bloom
+/// filter with random bits.
+#[must_use]
+pub fn passes(bits_per_key: usize) -> f64 {
+    let set = 1.0 - (-f64::from(PROBES) / bits_per_key as f64).exp();
+    set.powi(PROBES.cast_signed())
 }
 
 /// The bit that the next probe touches. Both halves of the hash step through the filter
@@ -85,13 +95,17 @@ mod tests {
     fn about_one_in_a_hundred_absent_keys_passes() {
         let hashes: Vec<u64> = (0..32u32).map(|key| hash(&key.to_be_bytes())).collect();
         let mut filter = Vec::new();
-        let mut passed = |bits_per_key| {
+        let mut passed = |bits_per_key: usize| {
             filter.clear();
             build(&hashes, bits_per_key, &mut filter);
             let mut absent = (1000..101_000u32).map(|key| hash(&key.to_be_bytes()));
             absent.by_ref().filter(|hash| may_contain(&filter, *hash)).count()
         };
         let (usual, many) = (passed(BITS_PER_KEY), passed(BITS_PER_KEY_MANY));
+        for bits in BITS_PER_KEY_MIN..BITS_PER_KEY {
+            let (found, expected) = (passed(bits) as f64 / 100_000.0, passes(bits));
+            assert!((0.7..1.5).contains(&(found / expected)), "{bits}: {found} for {expected}");
+        }
         assert!((300..2500).contains(&usual), "{usual} of 100,000 absent keys passed");
         assert!((50..200).contains(&many), "{many} of 100,000 absent keys passed");
         assert!(!may_contain(&[], hash(b"x")));

@@ -18,6 +18,7 @@ use esker_format::ptr::{Extent, SECTOR_BYTES};
 use esker_substrate::error::Result;
 use esker_substrate::generations::OneGeneration;
 
+use crate::build::filter_bits::FilterBits;
 use crate::build::level_writer::{LevelEnd, LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS};
 use crate::build::preserve::Kept;
 use crate::build::top_writer::TopWriter;
@@ -44,6 +45,8 @@ pub struct Plan {
     pub codec: Codec,
     /// Every block of data has its units to itself.
     pub own_units: bool,
+    /// Bits a key of the filters of data blocks.
+    pub filter_bits: FilterBits,
 }
 
 /// The destination of the versions that a merge keeps.
@@ -461,6 +464,7 @@ fn level_start(
         account: Some(account),
         codec: if is_data { plan.codec } else { Codec::None },
         own_units: (is_data && plan.own_units).then_some(OwnUnits::Run),
+        filter_bits: plan.filter_bits,
     }
 }
 

@@ -15,13 +15,14 @@
 use esker_format::block::{BlockBuilder, Codec, Limit};
 use esker_format::entry::Payload;
 use esker_format::fence::Fence;
-use esker_format::filter::{self, BITS_PER_KEY, BITS_PER_KEY_MANY};
+use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::key;
 use esker_format::meta::{LevelCounts, LevelMeta, TailFence};
 use esker_format::ptr::{BlockPtr, Extent, SECTOR_BYTES, UNIT_BYTES};
 use esker_substrate::error::Result;
 
+use crate::build::filter_bits::FilterBits;
 use crate::build::preserve::Kept;
 use crate::build::writer::ExtentWriter;
 use crate::run::fence_index::{Account, FenceIndex, KeyedFence, fence_of, keyed, owned};
@@ -38,7 +39,7 @@ pub struct LevelWriter {
     fence_seq: Seq,
     /// Filter hashes of the block being built; one for each distinct key.
     hashes: Vec<u64>,
-    /// Bits of filters for each.
+    /// Bits of filters for each of them.
     filter_bits: usize,
     /// Key of the last entry of the level so far.
     last_key: Vec<u8>,
@@ -66,8 +67,10 @@ pub struct LevelStart {
     pub account: Option<Account>,
     /// The codec of its blocks.
     pub codec: Codec,
-    /// Every block has its units to itself. Lookups ask many such levels.
+    /// Every block has its units to itself.
     pub own_units: Option<OwnUnits>,
+    /// Bits a key of its filters.
+    pub filter_bits: FilterBits,
 }
 
 /// Sectors of a unit.
@@ -127,7 +130,7 @@ impl LevelWriter {
             fence_key: Vec::new(),
             fence_seq: Seq::MAX,
             hashes: Vec::new(),
-            filter_bits: if start.own_units.is_some() { BITS_PER_KEY_MANY } else { BITS_PER_KEY },
+            filter_bits: start.filter_bits.get(),
             last_key: Vec::new(),
             last_data: None,
             plast: None,

@@ -16,6 +16,7 @@ use super::split::{HistoryMerge, copied_bytes_max};
 use super::{FdTreeIndex, two_level};
 use crate::Gate;
 use crate::build::compression;
+use crate::build::filter_bits::FilterBits;
 use crate::build::insert::{Insert, Plan, top_bytes_max};
 use crate::job::BackgroundJob;
 use crate::merge::flush::nothing;
@@ -397,6 +398,10 @@ impl FdTreeIndex<'_> {
         let below = below(&durable, levels, progress.scope, &progress.shape);
         let kappa0_bytes = progress.shape.kappa0_bytes;
         let merged_bytes = merged.iter().map(|level| level.counts.data_bytes()).sum();
+        let filter_bits = match below.first() {
+            None => self.fence_room().filter_bits_of(merged),
+            Some(_) => FilterBits::default(),
+        };
         let plan = Plan {
             fence_ranks: Vec::new(),
             data_rank: 1,
@@ -405,6 +410,7 @@ impl FdTreeIndex<'_> {
             top_bytes_max: top_bytes_max(kappa0_bytes),
             codec: self.codec(),
             own_units: false,
+            filter_bits,
         };
         let pot = self.recovered_pot();
         let insert = Insert::resume(&plan, &self.reader().with_pot(&pot), progress)?;

@@ -123,8 +123,14 @@ impl<'a> KindContext<'a> {
 
     /// κ0, and the memory for fences.
     pub fn fence_room(self) -> FenceRoom {
-        let fence_bytes = self.index.env.budget.share_bytes(MemoryPart::Fences);
-        FenceRoom { kappa0_bytes: self.kappa0_bytes(), fence_bytes }
+        let budget = &self.index.env.budget;
+        let used_bytes = budget.used_bytes(MemoryPart::Fences);
+        FenceRoom {
+            fence_bytes: budget.share_bytes(MemoryPart::Fences),
+            others_bytes: used_bytes.saturating_sub(self.index.fence_memory_bytes()),
+            ..FenceRoom::ample(self.kappa0_bytes())
+        }
+        .with_each(self.index.largest_fence_bytes())
     }
 
     /// Estimates κ0 anew, from the memtable that is about to be written out.

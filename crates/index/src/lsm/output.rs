@@ -13,6 +13,7 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::generations::OneGeneration;
 
 use super::fill_factor::{Fill, Room, is_full, waste_of};
+use crate::build::filter_bits::FilterBits;
 use crate::build::insert::Sink;
 use crate::build::level_writer::{LevelStart, LevelWriter, OwnUnits, UNIT_SECTORS, units_of};
 use crate::build::writer::ExtentWriter;
@@ -68,6 +69,7 @@ impl Output {
             account: None,
             codec,
             own_units: Some(own_units),
+            filter_bits: FilterBits::MANY,
         };
         let level = LevelWriter::new(start, out);
         Self { level, fences: Vec::new(), written: 0, fill, room, saved_sectors: 0 }

@@ -22,6 +22,7 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::runs::RunSet;
 
+use crate::build::filter_bits::FilterBits;
 use crate::build::insert::{Insert, Plan, Sink, top_bytes_max};
 use crate::kind::context::KindContext;
 use crate::merge::group::out_of_order;
@@ -216,6 +217,7 @@ impl<'a> Rewrite<'a> {
             top_bytes_max: top_bytes_max(index.kappa0_bytes()),
             codec: index.codec(),
             own_units: false,
+            filter_bits: FilterBits::default(),
         };
         let insert = Insert::new(&plan, &index.reader, Purpose::Merge);
         Ok(Self { keys, stage, insert, plan, last: None, erased: Vec::new() })

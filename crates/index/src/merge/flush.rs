@@ -10,6 +10,7 @@ use esker_substrate::error::Result;
 use esker_substrate::memtable::Leaves;
 use esker_substrate::sync::atomic::Ordering;
 
+use crate::build::filter_bits::FilterBits;
 use crate::build::insert::{Insert, Plan, top_bytes_max};
 use crate::job::BackgroundJob;
 use crate::kind::context::KindContext;
@@ -123,6 +124,8 @@ impl Index {
             top_bytes_max: top_bytes_max(kappa0),
             codec: self.codec(),
             own_units: self.kind.consumes_runs_partially(),
+            // A lookup asks all runs, and few entries are in them.
+            filter_bits: FilterBits::MANY,
         };
         let mut moving = Moving {
             which: BackgroundJob::Flush,

@@ -1,5 +1,7 @@
 //! A run of fences in columns, each of which takes as few bytes as its values need.
 
+use std::ops::Range;
+
 use esker_format::fence::Fence;
 use esker_format::ids::{Generation, Seq};
 use esker_format::key::{self, long_head};
@@ -9,10 +11,11 @@ use esker_substrate::budget::Lease;
 use crate::run::fence_index::KeyedFence;
 use crate::run::packed::Packed;
 
-/// Bytes of a key that searches compare first.
-const HEAD_BYTES: usize = 8;
+/// One in so many fences has its head in a table. A search of the table leaves as many, whose keys
+/// are within a line or two of the processor's cache.
+const HEAD_EVERY: usize = 16;
 
-/// Fences in order. Searches touch the heads of keys, then at most a few keys.
+/// Fences in order. Searches touch some heads of keys, then a few keys.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     keys: Keys,
@@ -38,14 +41,12 @@ struct Strings {
     ends: Packed,
 }
 
-/// Keys. The head of a short key is the key.
+/// Keys in order.
 #[derive(Clone, Debug, Default)]
 struct Keys {
-    /// The first bytes of each, padded with zeros.
-    heads: Vec<[u8; HEAD_BYTES]>,
-    lengths: Packed,
-    /// Whole keys, where they are longer than a head; no strings as long as none is.
-    long: Strings,
+    /// The heads of every [`HEAD_EVERY`]th, from the first on.
+    heads: Vec<u64>,
+    all: Strings,
 }
 
 impl Strings {
@@ -75,39 +76,43 @@ impl Strings {
 
 impl Keys {
     fn push(&mut self, key: &[u8]) {
-        let is_long = key.len() > HEAD_BYTES;
-        if is_long && self.long.ends.len() == 0 {
-            (0..self.heads.len()).for_each(|_| self.long.push(&[]));
+        if self.len().is_multiple_of(HEAD_EVERY) {
+            self.heads.push(long_head(key));
         }
-        if is_long || self.long.ends.len() > 0 {
-            self.long.push(if is_long { key } else { &[] });
-        }
-        self.heads.push(long_head(key).to_be_bytes());
-        self.lengths.push(key.len() as u64);
+        self.all.push(key);
+    }
+
+    const fn len(&self) -> usize {
+        self.all.ends.len()
     }
 
     fn get(&self, index: usize) -> &[u8] {
-        let length = self.lengths.get(index).map_or(0, |length| length as usize);
-        if length > HEAD_BYTES {
-            return self.long.get(index);
-        }
-        self.heads.get(index).and_then(|head| head.get(..length)).unwrap_or_default()
+        self.all.get(index)
+    }
+
+    /// The keys among which those are that do not differ from a key with this head by their heads
+    /// alone: all before are less, all behind are greater.
+    fn around(&self, head: u64) -> Range<usize> {
+        let less = self.heads.partition_point(|other| *other < head);
+        let rest = self.heads.get(less..).unwrap_or_default();
+        let greater = less + rest.partition_point(|other| *other == head);
+        let from = less.checked_sub(1).map_or(0, |last| last * HEAD_EVERY + 1);
+        from..(greater * HEAD_EVERY).min(self.len())
     }
 
     const fn memory_bytes(&self) -> usize {
-        HEAD_BYTES * self.heads.len() + self.lengths.memory_bytes() + self.long.memory_bytes()
+        size_of::<u64>() * self.heads.len() + self.all.memory_bytes()
     }
 
     fn shrink(&mut self) {
         self.heads.shrink_to_fit();
-        self.lengths.shrink();
-        self.long.shrink();
+        self.all.shrink();
     }
 }
 
 impl Chunk {
     pub fn len(&self) -> usize {
-        self.keys.heads.len()
+        self.keys.len()
     }
 
     /// Memory of the fences, in bytes.
@@ -123,6 +128,11 @@ impl Chunk {
         let numbers: usize = numbers.into_iter().map(Packed::memory_bytes).sum();
         let strings = self.keys.memory_bytes() + self.filters.memory_bytes();
         (size_of::<Self>() + numbers + strings + size_of::<Seq>() * self.seqs.len()) as u64
+    }
+
+    /// Memory of the filters, in bytes.
+    pub const fn filter_bytes(&self) -> u64 {
+        self.filters.bytes.len() as u64
     }
 
     /// A copy that is not counted: of the chunk being filled, for a view.
@@ -195,7 +205,7 @@ impl Chunk {
 
     /// Whether the first fence is at or before (`key`, `seq`).
     pub fn begins_until(&self, head: u64, key: &[u8], seq: Seq) -> bool {
-        match self.keys.heads.first().map(|first| u64::from_be_bytes(*first)) {
+        match self.keys.heads.first().copied() {
             None => false,
             Some(first) if first != head => first < head,
             Some(_) => key::compare((self.keys.get(0), self.seq(0)), (key, seq)).is_le(),
@@ -204,11 +214,7 @@ impl Chunk {
 
     /// The number of fences at or before (`key`, `seq`).
     pub fn count_until(&self, head: u64, key: &[u8], seq: Seq) -> usize {
-        let heads = &self.keys.heads;
-        let from = heads.partition_point(|other| u64::from_be_bytes(*other) < head);
-        let equal = heads.get(from..).unwrap_or_default();
-        let mut low = from;
-        let mut high = from + equal.partition_point(|other| u64::from_be_bytes(*other) == head);
+        let Range { start: mut low, end: mut high } = self.keys.around(head);
         while low < high {
             let middle = low + (high - low) / 2;
             let fence = (self.keys.get(middle), self.seq(middle));

@@ -61,8 +61,8 @@ fn express_fences_are_loaded_after_enough_detours() {
 }
 
 /// Fences of the bottom level lie in blocks of data of the level above, so that loading them reads
-/// those. Where the budget lacks a twentieth of what they take, an attempt reads no more blocks
-/// than it needs to see this.
+/// those. Where the budget has memory for less than a quarter of them, an attempt reads no more
+/// blocks than it needs to see this; where it has memory for a part, that part is held.
 #[test]
 fn fences_that_the_budget_cannot_hold_are_not_read_to_their_end() {
     let mut subject = Subject::new(256 * 1024, 1 << 26);
@@ -88,11 +88,20 @@ fn fences_that_the_budget_cannot_hold_are_not_read_to_their_end() {
     read_by(&mut subject, 3_000);
     let fence_bytes = subject.tree.stats().fence_memory_bytes;
     let above = blocks(&subject, 2);
-    subject.reopen_with(fence_bytes * 8 / 3 * 19 / 20);
     let lookups = above as u32 / 4;
-    let read = read_by(&mut subject, lookups);
-    assert!(subject.tree.stats().fence_memory_bytes < fence_bytes * 19 / 20);
+    let mut read_with = |budget_bytes: u64| {
+        subject.reopen_with(budget_bytes);
+        let read = read_by(&mut subject, lookups);
+        (read, subject.tree.stats().fence_memory_bytes)
+    };
+    // Little more than the top fences fits: the first chunk tells, and no more is read.
+    let (read, held) = read_with(fence_bytes * 8 / 3 / 3);
+    assert!(held < fence_bytes / 3, "{held} of {fence_bytes}");
     assert!(read < u64::from(lookups) * 3 + above / 2, "{read} for {lookups}, {above} above");
+    // Most of them fits, and is read once.
+    let (read, held) = read_with(fence_bytes * 8 / 3 * 3 / 4);
+    assert!(held > fence_bytes / 2 && held <= fence_bytes * 3 / 4, "{held} of {fence_bytes}");
+    assert!(read < u64::from(lookups) * 3 + above, "{read} for {lookups}, {above} above");
 }
 
 #[test]
@@ -155,7 +164,7 @@ fn versions_of_one_key_span_blocks_and_levels() {
 #[test]
 fn versions_of_one_key_span_blocks_of_fences() {
     let mut subject = Subject::new(64 * 1024, 1024);
-    for number in 0..1_500u16 {
+    for number in 0..4_000u16 {
         subject.write(b"key", Some(&number.to_le_bytes().repeat(600)));
         subject.maintain();
         let snapshot = subject.snapshots().register();

@@ -4,6 +4,7 @@ use esker_format::meta::{LevelMeta, Shape};
 
 use crate::Index;
 use crate::job::BackgroundJob;
+use crate::run::tree::Tree;
 
 /// One level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,7 +87,6 @@ impl Index {
         // Of a level with scattered blocks, the contents of its last blocks.
         let scattered = meta.scattered_levels().filter_map(|level| level.tree.levels.last());
         let levels = meta.main.levels.iter().chain(scattered);
-        let trees = view.parts.iter().flat_map(|part| part.trees());
         TreeStats {
             memtable_entries: self.memtable_entries(),
             memtable_bytes: self.memtable_memory_bytes(),
@@ -94,10 +94,26 @@ impl Index {
             levels: levels.map(LevelStats::of).collect(),
             shape: meta.shape,
             merges: meta.merges,
-            fence_memory_bytes: trees.map(|(tree, _)| tree.fence_memory_bytes()).sum::<u64>()
-                + view.past.fence_memory_bytes(),
+            fence_memory_bytes: self.fence_memory_bytes(),
             merge: view.moving(BackgroundJob::Merge).map(|(_, merge)| merge.shown_stats()),
             flushing: self.is_flushing(),
         }
+    }
+
+    /// The memory of fences, in bytes.
+    pub(crate) fn fence_memory_bytes(&self) -> u64 {
+        let view = self.views.load();
+        let trees = view.parts.iter().flat_map(|part| part.trees());
+        let held: u64 = trees.map(|(tree, _)| tree.fence_memory_bytes()).sum();
+        held + view.past.fence_memory_bytes()
+    }
+
+    /// The memory of a fence without its filter, in bytes, on average over the last level's; `None`
+    /// where none is in memory.
+    pub(crate) fn largest_fence_bytes(&self) -> Option<u64> {
+        let view = self.views.load();
+        let trees = view.parts.iter().flat_map(|part| part.trees());
+        let of_last = |tree: &Tree| tree.known_fences(tree.height().checked_sub(1)?)?.each_bytes();
+        trees.filter_map(|(tree, _)| of_last(tree)).last()
     }
 }
