@@ -218,11 +218,10 @@ fn a_keyspace_is_not_older_than_what_is_durable() {
     }
 }
 
-/// Removals are accepted on a full device, each with its time.
-#[test]
-fn removals_succeed_on_a_full_device() {
+/// Fills a device of this many bytes, and then removes keys; what a removal was refused with.
+fn remove_on_a_full_device(capacity_bytes: u64) -> Result<(), Error> {
     let disk = Arc::new(SimDevice::new());
-    disk.set_capacity_bytes(6 << 20);
+    disk.set_capacity_bytes(capacity_bytes);
     let runtime = Arc::new(SimRuntime::new(1));
     let builder = Db::builder_on(Arc::clone(&disk) as _).memory_budget(256 << 10);
     let builder = builder.log_segment_bytes(16 << 10).inline_merges(0);
@@ -240,11 +239,25 @@ fn removals_succeed_on_a_full_device() {
     }
     for (at, removed) in (number..).zip(0..20_u32) {
         next(at);
-        keyspace.remove(removed.to_be_bytes()).unwrap();
+        keyspace.remove(removed.to_be_bytes())?;
         assert!(keyspace.get(removed.to_be_bytes()).unwrap().is_none());
         let when = SystemTime::UNIX_EPOCH + Duration::from_millis(at.into());
         assert_eq!(db.time_of(db.version()).unwrap(), Some(when));
     }
+    Ok(())
+}
+
+/// Removals are accepted on a full device of any size, each with its time.
+#[test]
+fn removals_succeed_on_a_full_device() {
+    // How full the last blocks are, and what is merged when the device is full, depends on it.
+    let refused = |capacity_bytes| remove_on_a_full_device(capacity_bytes).err();
+    for capacity_bytes in (5_000_000..7_500_000).step_by(11 * 40_960).chain([6 << 20]) {
+        let refused = refused(capacity_bytes);
+        assert!(refused.is_none(), "of {capacity_bytes} bytes: {refused:?}");
+    }
+    let hunt = || planted::with(Bug::UnitsLeftEmpty, || refused(5_000_000));
+    assert!(matches!(hunt(), Some(Error::Full { .. })));
 }
 
 /// Overwrites keys until two splits of more blocks than fences are given up at a time have run, and

@@ -145,6 +145,9 @@ pub enum Bug {
     UnknownNotDiscarded,
     /// A merge that lacks space is not recorded early.
     ShortMergeNotRecorded,
+    /// Readers see what a merge has written when a block has just begun: the rest of its unit stays
+    /// empty.
+    UnitsLeftEmpty,
     /// Slices take the reserve permanently while nothing makes room.
     ReserveMerged,
     /// Levels are filled no better than elsewhere while a caller makes room on a full device.

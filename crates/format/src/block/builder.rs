@@ -321,6 +321,13 @@ impl BlockBuilder {
         self.measure.total_bytes() > BYTE_OFFSETS_MAX && self.measure.rows().is_none()
     }
 
+    /// Whether no entry like the others fits any more, and the block takes whole units if it is not
+    /// compressed.
+    #[must_use]
+    pub fn fills_its_units(&self) -> bool {
+        self.is_full() && !self.is_of_long_entries()
+    }
+
     /// Whether whole units would be too empty although no entry fits any more: the next one did
     /// not, or one of the others' average length would not.
     fn is_of_long_entries(&self) -> bool {

@@ -205,6 +205,17 @@ impl Insert {
         self.written_sectors().saturating_sub(self.published_sectors) * SECTOR_BYTES
     }
 
+    /// Bytes of the block of data being built, at most.
+    pub(crate) fn open_data_bytes(&self) -> u64 {
+        self.levels.last().map_or(0, |level| level.open_sectors() * SECTOR_BYTES)
+    }
+
+    /// Bytes that stay empty if the block of data being built is closed and written now, and that
+    /// more entries would fill.
+    pub(crate) fn waste_of_closing(&self) -> u64 {
+        self.levels.last().map_or(0, LevelWriter::waste_of_closing)
+    }
+
     /// Bytes of data blocks written in all.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.written_sectors() * SECTOR_BYTES

@@ -311,6 +311,17 @@ impl LevelWriter {
         self.builder.limit()
     }
 
+    /// Bytes that stay empty if the block being built is closed and written now, and that more
+    /// entries would fill: the rest of the last unit, unless the block is full and takes whole
+    /// units. How far blocks are compressed is not known before.
+    pub(crate) fn waste_of_closing(&self) -> u64 {
+        if self.builder.fills_its_units() {
+            return 0;
+        }
+        let end = self.out.end_bytes() + self.open_sectors() * SECTOR_BYTES;
+        end.next_multiple_of(UNIT_BYTES) - end
+    }
+
     /// Whether the block being built has no space for another entry like those that it has.
     pub(crate) fn is_open_full(&self) -> bool {
         self.builder.is_full()

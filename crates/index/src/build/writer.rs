@@ -192,8 +192,12 @@ impl ExtentWriter {
 
     /// Bytes of the space that the blocks take, with what is empty between them.
     pub(crate) fn used_bytes(&self) -> u64 {
-        let open = (self.written + self.filled as u64).next_multiple_of(UNIT_BYTES);
-        self.closed_units * UNIT_BYTES + open
+        self.end_bytes().next_multiple_of(UNIT_BYTES)
+    }
+
+    /// The same without what is empty behind the last block.
+    pub(crate) const fn end_bytes(&self) -> u64 {
+        self.closed_units * UNIT_BYTES + self.written + self.filled as u64
     }
 
     /// Writes the buffer, as whole units: readers can use it then, and no unit is written twice.

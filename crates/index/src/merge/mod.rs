@@ -47,6 +47,12 @@ use crate::upkeep::values::Moved;
 use crate::{Commit, Index, fault};
 use group::{Group, out_of_order};
 
+/// A publish point leaves at most this share of what it publishes empty, in addition to what blocks
+/// leave empty in any case. Where no group ends in such a place, it comes anywhere when this many
+/// times as much has been written as otherwise.
+const WASTE_SHARE: u64 = 16;
+const LATE_TIMES: u64 = 4;
+
 /// A flush or merge under way.
 pub struct Merge {
     pub(crate) which: BackgroundJob,
@@ -244,13 +250,9 @@ impl Merge {
             let Some(item) = self.stage.item()? else { return Err(lost_place()) };
             if self.group.ends_before(item.key, item.seq)? {
                 self.group.close(&mut self.insert, full)?;
-                // Closing the open block makes the unit full.
-                let unpublished_bytes = self.insert.unpublished_bytes();
-                let is_unit = unpublished_bytes + unit_bytes / 32 >= unit_bytes;
-                let space_bytes = self.insert.unpublished_space_bytes();
-                let due = is_unit || self.is_short_of_room(index, space_bytes);
                 // The item stays where it is: the next step begins with it.
-                if due && self.moving.wavefront.as_deref() != self.group.key.as_deref() {
+                let is_new = self.moving.wavefront.as_deref() != self.group.key.as_deref();
+                if is_new && self.is_publish_point(index, unit_bytes) {
                     return Ok(true);
                 }
                 self.group.begin(item.key, &self.removed);
@@ -270,6 +272,23 @@ impl Merge {
             }
             self.stage.leave();
         }
+    }
+
+    /// Whether readers should see now what was written. That closes the open block, and leaves the
+    /// rest of the last unit empty: a merge that has little space, and publishes often, must not
+    /// take more for its result than it frees. Blocks of runs that have their units to themselves
+    /// are only flushed here, in space that is owed for them.
+    fn is_publish_point(&self, index: &Index, unit_bytes: u64) -> bool {
+        let closes_any = self.plan.own_units || planted::is(Bug::UnitsLeftEmpty);
+        let open_bytes = if closes_any { 0 } else { self.insert.open_data_bytes() };
+        let bytes = self.insert.unpublished_bytes() + open_bytes;
+        let wastes = !closes_any && self.insert.waste_of_closing() > bytes / WASTE_SHARE;
+        if bytes.saturating_add(unit_bytes / 32) >= unit_bytes {
+            return !wastes || bytes / LATE_TIMES >= unit_bytes;
+        }
+        let is_late = bytes / LATE_TIMES >= self.pace.short_bytes();
+        let space_bytes = self.insert.unpublished_space_bytes();
+        (!wastes || is_late) && self.is_short_of_room(index, space_bytes)
     }
 
     /// Whether the merge may run out of space, after it has taken `bytes` bytes of it since it last

@@ -92,6 +92,47 @@ fn merges_leave_the_manifest_its_room() {
     assert!(of_the_bug().unwrap() < MANIFEST_UNITS);
 }
 
+/// The units that sorted runs take, and those of the level that a merge makes of them which drops
+/// nothing and finds hardly any space. `versions`: of each key.
+fn merged_in_short_steps(value_len: usize, versions: u64, bug: Option<Bug>) -> Result<[u64; 2]> {
+    const KEYS: u64 = 4_000;
+    /// A merge begins with less than it wants.
+    const LEFT_UNITS: u64 = 24;
+    let sim = Arc::new(SimDevice::new());
+    let device: Arc<dyn Device> = Arc::clone(&sim) as _;
+    let mut subject = Subject::on(device, IndexMeta::default(), options(32 << 10), 16 << 20);
+    for number in 0..KEYS {
+        let key = (number / versions * 7919 % KEYS).to_be_bytes();
+        subject.write(&key, Some(&vec![7; value_len]));
+        subject.snapshots.push(subject.env.snapshots.register());
+        if number % 500 == 499 {
+            subject.tree.run(Ask::Flush.work(), &gate, &mut |_, _| Ok(()))?;
+        }
+    }
+    let units = || subject.tree.meta().extents().map(|extent| extent.units).sum();
+    let before = units();
+    let blocks = Arc::clone(&subject.env.blocks);
+    blocks.discard_free()?;
+    let left_bytes = LEFT_UNITS.saturating_sub(blocks.space().backed_units()) << 12;
+    sim.set_capacity_bytes(sim.used_bytes() + left_bytes);
+    let merge = || subject.tree.run(Ask::Full.work(), &gate, &mut |_, _| Ok(()));
+    bug.map_or_else(merge, |bug| planted::with(bug, merge))?;
+    subject.check();
+    Ok([before, units()])
+}
+
+#[test]
+fn a_merge_with_little_space_takes_no_more_than_it_frees() {
+    for (value_len, versions) in [(8, 1), (200, 1), (200, 8), (700, 1), (1_000, 2), (30, 100)] {
+        let [before, after] = merged_in_short_steps(value_len, versions, None).unwrap();
+        assert!(after <= before, "{value_len}: {before} units, and then {after}");
+    }
+    let hunt = |value_len| merged_in_short_steps(value_len, 1, Some(Bug::UnitsLeftEmpty));
+    let [before, after] = hunt(8).unwrap();
+    assert!(after > before);
+    assert!(matches!(hunt(30), Err(esker_substrate::Error::Full { .. })));
+}
+
 /// The free units before and after merges of an LSM index without space beyond the reserve. Keys
 /// come late, one here and one there: the blocks that slices leave in the level are emptier than
 /// those of the runs.
