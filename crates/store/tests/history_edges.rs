@@ -247,7 +247,7 @@ fn remove_on_a_full_device(capacity_bytes: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removals are accepted on a full device of any size, each with its time.
+/// Removals are accepted on full devices of several sizes, each with its time.
 #[test]
 fn removals_succeed_on_a_full_device() {
     // How full the last blocks are, and what is merged when the device is full, depends on it.
