@@ -148,6 +148,8 @@ pub enum Bug {
     /// Readers see what a merge has written when a block has just begun: the rest of its unit stays
     /// empty.
     UnitsLeftEmpty,
+    /// A search takes the last fence before a missing chunk for the one that it looks for.
+    MissingChunkPassed,
     /// Slices take the reserve permanently while nothing makes room.
     ReserveMerged,
     /// Levels are filled no better than elsewhere while a caller makes room on a full device.

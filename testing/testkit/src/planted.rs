@@ -105,7 +105,7 @@ pub fn attempts(bug: Bug) -> Vec<Attempt> {
         Bug::HeadsCompared | Bug::RankNotRenewed | Bug::JumpsOverNewer => Vec::new(),
         Bug::GapNotClosed | Bug::GapForOlder | Bug::SharedNotCounted => Vec::new(),
         Bug::NamesNotPinned | Bug::MemoryLookedAtEachTime | Bug::SplitReadsTrimmed => Vec::new(),
-        Bug::UnitsLeftEmpty => Vec::new(),
+        Bug::UnitsLeftEmpty | Bug::MissingChunkPassed => Vec::new(),
         // `crates/store/tests/follow.rs` finds these.
         Bug::FollowerSkipsSegment | Bug::FollowerPinIgnored | Bug::AskedNotCompared => Vec::new(),
         Bug::AskedForgotten | Bug::CellNotFound => Vec::new(),

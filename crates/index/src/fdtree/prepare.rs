@@ -110,7 +110,7 @@ pub fn prepare(
     let mut plan = plan(&shape, data_rank, data_bytes, entries, below, top_bytes_max, codec);
     if full {
         let blocks = data_bytes.div_ceil(codec.target_bytes() as u64);
-        plan.filter_bits = room.filter_bits(blocks, entries);
+        plan.filter_bits = FilterBits::new(room.filter_bits(blocks, entries));
     }
     Prepared { levels: count, full, shape, plan }
 }

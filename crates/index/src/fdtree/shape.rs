@@ -303,7 +303,8 @@ mod tests {
             fence_bytes in prop_oneof![Just(u64::MAX), 0u64..400 << 10],
             replaced in 0.0..1.0f64,
         ) {
-            let shape = choose(data, FenceRoom { fence_bytes, ..FenceRoom::ample(kappa0) }, replaced);
+            let room = FenceRoom { fence_bytes, ..FenceRoom::ample(kappa0) };
+            let shape = choose(data, room, replaced);
             let ratio = data as f64 / kappa0 as f64;
             prop_assert!(shape.t + shape.k < RUNS_MAX);
             if shape.k > 0 || shape.t > 0 {

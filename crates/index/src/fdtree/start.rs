@@ -397,21 +397,7 @@ impl FdTreeIndex<'_> {
         let merged = durable.main.levels.get(..levels).unwrap_or_default();
         let below = below(&durable, levels, progress.scope, &progress.shape);
         let kappa0_bytes = progress.shape.kappa0_bytes;
-        let merged_bytes = merged.iter().map(|level| level.counts.data_bytes()).sum();
-        let filter_bits = match below.first() {
-            None => self.fence_room().filter_bits_of(merged),
-            Some(_) => FilterBits::default(),
-        };
-        let plan = Plan {
-            fence_ranks: Vec::new(),
-            data_rank: 1,
-            data_bytes: merged_bytes,
-            below: !below.is_empty(),
-            top_bytes_max: top_bytes_max(kappa0_bytes),
-            codec: self.codec(),
-            own_units: false,
-            filter_bits,
-        };
+        let plan = self.resumed_plan(kappa0_bytes, merged, !below.is_empty());
         let pot = self.recovered_pot();
         let insert = Insert::resume(&plan, &self.reader().with_pot(&pot), progress)?;
         // What it kept for snapshots before the crash is not known: it retires no range tombstones,
@@ -431,7 +417,7 @@ impl FdTreeIndex<'_> {
         let merge = Merge::new(Start {
             which: BackgroundJob::Merge,
             scheme: self.scheme(),
-            pace: Pace::of(kappa0_bytes, merged_bytes, self.budget_bytes()).frugal(),
+            pace: Pace::of(kappa0_bytes, plan.data_bytes, self.budget_bytes()).frugal(),
             stage,
             insert,
             plan,
@@ -449,6 +435,21 @@ impl FdTreeIndex<'_> {
         // The merge now holds the recovered entries.
         self.note_resumed();
         Ok(())
+    }
+
+    /// The levels that a recorded merge of `merged` goes on to write.
+    fn resumed_plan(&self, kappa0_bytes: u64, merged: &[LevelMeta], below: bool) -> Plan {
+        let bits = self.fence_room().filter_bits_of(merged);
+        Plan {
+            fence_ranks: Vec::new(),
+            data_rank: 1,
+            data_bytes: merged.iter().map(|level| level.counts.data_bytes()).sum(),
+            below,
+            top_bytes_max: top_bytes_max(kappa0_bytes),
+            codec: self.codec(),
+            own_units: false,
+            filter_bits: if below { FilterBits::default() } else { FilterBits::new(bits) },
+        }
     }
 }
 

@@ -115,7 +115,7 @@ pub(super) fn replace(
     for fence in &fences {
         let _counted_in_any_case = top.push(&keyed(fence));
     }
-    let _counted_in_any_case = top.finish();
+    top.finish();
     let written_units = units(out).saturating_sub(before_units);
     Ok(Edited { meta, top: Some(Arc::new(top)), freed, written_units })
 }

@@ -8,12 +8,22 @@ use esker_format::key::{self, long_head};
 use esker_format::ptr::BlockPtr;
 use esker_substrate::budget::Lease;
 
-use crate::run::fence_index::KeyedFence;
 use crate::run::packed::Packed;
 
 /// One in so many fences has its head in a table. A search of the table leaves as many, whose keys
 /// are within a line or two of the processor's cache.
 const HEAD_EVERY: usize = 16;
+
+/// A fence with its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyedFence<'a> {
+    /// The least user key that may enter the block.
+    pub key: &'a [u8],
+    /// The largest number that may enter the block at that key; [`Seq::MAX`] is ∞.
+    pub seq: Seq,
+    /// The way to the block.
+    pub fence: Fence<'a>,
+}
 
 /// Fences in order. Searches touch some heads of keys, then a few keys.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use esker_format::data::Data;
 use esker_format::ids::Seq;
 
 use super::{Ask, Options, Scheme, Sizes, Subject, options};
+use crate::run::tree::Tree;
 
 fn numbered(number: u32) -> [u8; 16] {
     let mixed = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -102,6 +103,50 @@ fn fences_that_the_budget_cannot_hold_are_not_read_to_their_end() {
     let (read, held) = read_with(fence_bytes * 8 / 3 * 3 / 4);
     assert!(held > fence_bytes / 2 && held <= fence_bytes * 3 / 4, "{held} of {fence_bytes}");
     assert!(read < u64::from(lookups) * 3 + above, "{read} for {lookups}, {above} above");
+}
+
+/// With memory for about half of the fences: lookups, absent keys and scans, beside merges, after
+/// them, and after an opening.
+#[test]
+fn levels_of_which_a_part_of_the_fences_is_in_memory() {
+    let budget_bytes = 60_000 * 8 / 3;
+    let mut subject = Subject::new(256 * 1024, budget_bytes);
+    let lacks_some = |subject: &Subject| {
+        let view = subject.tree.views.load();
+        let trees = view.parts.iter().flat_map(|part| part.trees());
+        let known = |tree: &Tree| {
+            let levels = (1..tree.height()).filter_map(|level| tree.known_fences(level));
+            let lacking = levels.filter(|fences| fences.iter().next().is_some());
+            lacking.filter(|fences| !fences.is_complete()).count()
+        };
+        trees.map(|(tree, _)| known(tree)).sum::<usize>() > 0
+    };
+    let (mut beside, mut after) = (0, 0);
+    for number in 0..7_000u32 {
+        subject.write(&numbered(number % 5_000), Some(&[number as u8; 3_000]));
+        // Steps of merges take long here: each is checked.
+        if (6_000..6_200).contains(&number) {
+            subject.go_on(1)
+        } else {
+            subject.maintain()
+        }
+        if number % 20 == 19 && number > 3_000 {
+            let is_merging = subject.tree.stats().merge.is_some();
+            let lacks = usize::from(lacks_some(&subject));
+            *(if is_merging { &mut beside } else { &mut after }) += lacks;
+            for step in 0..10 {
+                subject.verify_get(&numbered(number * 31 / 7 * step % 5_000));
+                subject.verify_get(&numbered(5_000 + number * step));
+            }
+        }
+    }
+    assert!(beside > 3 && after > 3, "{beside} times beside a merge, {after} times without one");
+    subject.reopen_with(budget_bytes);
+    for number in 0..5_000 {
+        subject.verify_get(&numbered(number));
+    }
+    assert!(lacks_some(&subject));
+    subject.verify_all();
 }
 
 #[test]

@@ -4,8 +4,6 @@
 use esker_format::filter;
 use esker_format::meta::{LevelCounts, LevelMeta};
 
-use crate::build::filter_bits::FilterBits;
-
 /// The memory that a block's fence takes, in bytes, without its filter, where nothing is known:
 /// with random keys, whose separators have three or four bytes.
 const FENCE_BYTES: u64 = 14;
@@ -57,7 +55,7 @@ impl FenceRoom {
     /// those with which a lookup of an absent key reads least. Fewer bits let more keys through,
     /// and more of the fences be in memory, without which a lookup reads the level above.
     #[must_use]
-    pub fn filter_bits(&self, blocks: u64, keys: u64) -> FilterBits {
+    pub fn filter_bits(&self, blocks: u64, keys: u64) -> usize {
         let bytes = |bits: usize| {
             let filters = u128::from(keys) * bits as u128 / 8;
             (filters + u128::from(blocks) * u128::from(self.each_bytes)) as f64
@@ -69,12 +67,11 @@ impl FenceRoom {
             1.0 - held + filter::passes(bits)
         };
         let bits = filter::BITS_PER_KEY_MIN..=filter::BITS_PER_KEY;
-        let best = bits.min_by(|a, b| reads(*a).total_cmp(&reads(*b)));
-        best.map_or_else(FilterBits::default, FilterBits::new)
+        bits.min_by(|a, b| reads(*a).total_cmp(&reads(*b))).unwrap_or(filter::BITS_PER_KEY)
     }
 
     /// The same where `levels` become the largest level.
-    pub fn filter_bits_of(&self, levels: &[LevelMeta]) -> FilterBits {
+    pub fn filter_bits_of(&self, levels: &[LevelMeta]) -> usize {
         let counts =
             |of: fn(&LevelCounts) -> u64| levels.iter().map(|level| of(&level.counts)).sum();
         self.filter_bits(counts(|counts| counts.blocks), counts(LevelCounts::data_entries))
@@ -98,7 +95,7 @@ mod tests {
     fn filters_are_as_long_as_the_memory_lets_them_be() {
         let bits = |fence_bytes, others_bytes| {
             let room = FenceRoom { fence_bytes, others_bytes, ..FenceRoom::ample(4 << 20) };
-            room.filter_bits(240_000, 8_000_000).get()
+            room.filter_bits(240_000, 8_000_000)
         };
         assert_eq!(bits(19_500_000, 0), 10);
         assert_eq!(bits(19_300_000, 0), 9);
@@ -108,10 +105,10 @@ mod tests {
         // A tenth of the fences fits: what bits save is little.
         assert_eq!(bits(7_000_000, 0), 9);
         let long = FenceRoom { fence_bytes: 19_500_000, ..FenceRoom::ample(1) }.with_each(Some(40));
-        assert_eq!(long.filter_bits(240_000, 8_000_000).get(), 6);
+        assert_eq!(long.filter_bits(240_000, 8_000_000), 6);
         assert_eq!([bits(0, 0), bits(1000, u64::MAX)], [10, 10]);
-        assert_eq!(FenceRoom::ample(1).filter_bits(u64::MAX, u64::MAX).get(), 10);
-        assert_eq!(FenceRoom::ample(1).filter_bits(0, 0).get(), 10);
+        assert_eq!(FenceRoom::ample(1).filter_bits(u64::MAX, u64::MAX), 10);
+        assert_eq!(FenceRoom::ample(1).filter_bits(0, 0), 10);
     }
 
     /// By hand: fences of 96 KiB lead to 6.6 MiB of blocks.

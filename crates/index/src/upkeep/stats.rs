@@ -114,6 +114,6 @@ impl Index {
         let view = self.views.load();
         let trees = view.parts.iter().flat_map(|part| part.trees());
         let of_last = |tree: &Tree| tree.known_fences(tree.height().checked_sub(1)?)?.each_bytes();
-        trees.filter_map(|(tree, _)| of_last(tree)).last()
+        trees.filter_map(|(tree, _)| of_last(tree)).next_back()
     }
 }

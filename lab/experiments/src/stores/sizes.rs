@@ -15,7 +15,7 @@ pub enum Scale {
     Small,
     /// Half an hour: 1 million entries and 16 MiB of memory.
     Medium,
-    /// Half an hour: 8 million entries and 32 MiB of memory, less than three hundredths of the data.
+    /// Half an hour: 8 million entries and 32 MiB of memory, a thirtieth of the data.
     LowMemory,
     /// An hour or two: 5 million entries and 64 MiB of memory. The bars are made for this one.
     Full,
