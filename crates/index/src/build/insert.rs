@@ -47,6 +47,8 @@ pub struct Plan {
     pub own_units: bool,
     /// Bits a key of the filters of data blocks.
     pub filter_bits: FilterBits,
+    /// Most memory that the fences to data blocks may take, where it is bounded.
+    pub fence_bytes_max: Option<u64>,
 }
 
 /// The destination of the versions that a merge keeps.
@@ -207,7 +209,7 @@ impl Insert {
 
     /// Bytes of the block of data being built, at most.
     pub(crate) fn open_data_bytes(&self) -> u64 {
-        self.levels.last().map_or(0, |level| level.open_sectors() * SECTOR_BYTES)
+        self.levels.last().map_or(0, LevelWriter::open_bytes)
     }
 
     /// Bytes that stay empty if the block of data being built is closed and written now, and that
@@ -466,7 +468,8 @@ fn level_start(
     // become the top fences are collected while they could.
     let account = match number {
         0 => Account::required(&reader.budget),
-        _ => Account::required_until(&reader.budget, plan.top_bytes_max),
+        _ => Account::required_until(&reader.budget, plan.top_bytes_max)
+            .at_most(plan.fence_bytes_max.filter(|_| is_data).unwrap_or(u64::MAX)),
     };
     LevelStart {
         rank,

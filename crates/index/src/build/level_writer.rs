@@ -311,12 +311,22 @@ impl LevelWriter {
         self.builder.limit()
     }
 
+    /// Bytes that the block being built adds if it is closed now; none where it is compressed, as
+    /// it is not known how far.
+    pub(crate) fn open_bytes(&self) -> u64 {
+        if self.out.is_compressing() { 0 } else { self.open_sectors() * SECTOR_BYTES }
+    }
+
     /// Bytes that stay empty if the block being built is closed and written now, and that more
     /// entries would fill: the rest of the last unit, unless the block is full and takes whole
-    /// units. How far blocks are compressed is not known before.
+    /// units or is compressed.
     pub(crate) fn waste_of_closing(&self) -> u64 {
-        if self.builder.fills_its_units() {
+        let is_compressing = self.out.is_compressing();
+        if self.builder.fills_its_units() || (is_compressing && self.builder.is_full()) {
             return 0;
+        }
+        if is_compressing {
+            return UNIT_BYTES;
         }
         let end = self.out.end_bytes() + self.open_sectors() * SECTOR_BYTES;
         end.next_multiple_of(UNIT_BYTES) - end

@@ -190,6 +190,11 @@ impl ExtentWriter {
         }
     }
 
+    /// Whether blocks are compressed.
+    pub(crate) fn is_compressing(&self) -> bool {
+        self.packer.codec() != Codec::None
+    }
+
     /// Bytes of the space that the blocks take, with what is empty between them.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.end_bytes().next_multiple_of(UNIT_BYTES)

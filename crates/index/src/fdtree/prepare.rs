@@ -8,7 +8,6 @@ use esker_format::block::Codec;
 use esker_format::meta::{LevelCounts, LevelMeta, Shape, TreeMeta};
 
 use super::shape::{self, Sizes};
-use crate::build::filter_bits::FilterBits;
 use crate::build::insert::{Plan, top_bytes_max};
 use crate::upkeep::fence_room::FenceRoom;
 use crate::upkeep::stats::CompactionStats;
@@ -107,11 +106,7 @@ pub fn prepare(
     };
     let below = levels.get(count).map(|level| level.counts);
     let top_bytes_max = top_bytes_max(room.kappa0_bytes);
-    let mut plan = plan(&shape, data_rank, data_bytes, entries, below, top_bytes_max, codec);
-    if full {
-        let blocks = data_bytes.div_ceil(codec.target_bytes() as u64);
-        plan.filter_bits = FilterBits::new(room.filter_bits(blocks, entries));
-    }
+    let plan = plan(&shape, data_rank, data_bytes, entries, below, top_bytes_max, codec);
     Prepared { levels: count, full, shape, plan }
 }
 
@@ -193,8 +188,7 @@ fn plan(
         below: below.is_some(),
         top_bytes_max,
         codec,
-        own_units: false,
-        filter_bits: FilterBits::default(),
+        ..Plan::default()
     }
 }
 

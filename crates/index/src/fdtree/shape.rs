@@ -251,7 +251,7 @@ mod tests {
         let (data, kappa0_bytes) = (53_000_000, 35_000);
         let few = choose(
             data,
-            FenceRoom { fence_bytes: 28 << 10, ..FenceRoom::ample(kappa0_bytes) },
+            FenceRoom { fence_bytes: 48 << 10, ..FenceRoom::ample(kappa0_bytes) },
             1.0,
         );
         let many = choose(data, FenceRoom::ample(kappa0_bytes), 1.0);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use esker_format::ids::Seq;
-use esker_format::meta::{IndexMeta, LevelMeta, MergeProgress, MergeScope, Shape, TreeMeta};
+use esker_format::meta::{
+    IndexMeta, LevelCounts, LevelMeta, MergeProgress, MergeScope, Shape, TreeMeta,
+};
 use esker_format::ptr::UNIT_BYTES;
 use esker_substrate::blocks::Reservation;
 use esker_substrate::error::{Error, Result};
@@ -256,7 +258,11 @@ impl FdTreeIndex<'_> {
             incoming.entries = counts.puts + counts.tombstones;
         }
         let memtable_bytes_max = incoming.data_bytes;
-        let prepared = self.prepare(durable, full, incoming);
+        let mut prepared = self.prepare(durable, full, incoming);
+        if prepared.full {
+            let runs = durable.sorted_runs.iter().flat_map(|run| &run.levels);
+            self.fit_fences(&mut prepared.plan, runs.chain(&durable.main.levels));
+        }
         let room = self.make_room(durable, &prepared)?;
         let oldest_snapshot = self.snapshots().oldest();
         let moving = self.begun(runs, &prepared);
@@ -437,19 +443,32 @@ impl FdTreeIndex<'_> {
         Ok(())
     }
 
+    /// Plans fences and filters of the last level for the memory, when it is made of `levels`.
+    fn fit_fences<'l>(&self, plan: &mut Plan, levels: impl Iterator<Item = &'l LevelMeta>) {
+        let add = |(blocks, keys): (u64, u64), counts: &LevelCounts| {
+            (blocks.saturating_add(counts.blocks), keys.saturating_add(counts.data_entries()))
+        };
+        let (blocks, keys) = levels.map(|level| &level.counts).fold((0, 0), add);
+        let room = self.filter_room();
+        plan.filter_bits = FilterBits::new(room.bits(blocks, keys));
+        plan.fence_bytes_max = Some(room.largest_bytes(blocks, keys));
+    }
+
     /// The levels that a recorded merge of `merged` goes on to write.
     fn resumed_plan(&self, kappa0_bytes: u64, merged: &[LevelMeta], below: bool) -> Plan {
-        let bits = self.fence_room().filter_bits_of(merged);
-        Plan {
+        let mut plan = Plan {
             fence_ranks: Vec::new(),
             data_rank: 1,
             data_bytes: merged.iter().map(|level| level.counts.data_bytes()).sum(),
             below,
             top_bytes_max: top_bytes_max(kappa0_bytes),
             codec: self.codec(),
-            own_units: false,
-            filter_bits: if below { FilterBits::default() } else { FilterBits::new(bits) },
+            ..Plan::default()
+        };
+        if !below {
+            self.fit_fences(&mut plan, merged.iter());
         }
+        plan
     }
 }
 

@@ -19,7 +19,6 @@ use esker_format::meta::{LevelMeta, Shape};
 
 use super::prepare::{Incoming, Prepared};
 use super::shape::{self, Sizes};
-use crate::build::filter_bits::FilterBits;
 use crate::build::insert::Plan;
 use crate::upkeep::fence_room::FenceRoom;
 
@@ -62,8 +61,7 @@ pub fn pass(shape: &Shape, levels: &[LevelMeta], incoming: Incoming, rank: u8) -
         // No level is left out for top fences.
         top_bytes_max: 0,
         codec: Codec::None,
-        own_units: false,
-        filter_bits: FilterBits::default(),
+        ..Plan::default()
     };
     Prepared { levels: count, full: below.is_empty(), shape: *shape, plan }
 }

@@ -28,6 +28,7 @@ use crate::read::view::View;
 use crate::run::tree::BlockReader;
 use crate::upkeep::balance::{Balance, KeptTombstones};
 use crate::upkeep::fence_room::FenceRoom;
+use crate::upkeep::filter_room::FilterRoom;
 use crate::{Gate, Index, Work};
 
 /// An index, as its kind sees it.
@@ -123,14 +124,18 @@ impl<'a> KindContext<'a> {
 
     /// κ0, and the memory for fences.
     pub fn fence_room(self) -> FenceRoom {
+        let fence_bytes = self.index.env.budget.share_bytes(MemoryPart::Fences);
+        FenceRoom { kappa0_bytes: self.kappa0_bytes(), fence_bytes }
+    }
+
+    /// The memory for fences and filters that other keyspaces do not have. Looks at all chunks of
+    /// fences that are in memory.
+    pub fn filter_room(self) -> FilterRoom {
         let budget = &self.index.env.budget;
         let used_bytes = budget.used_bytes(MemoryPart::Fences);
-        FenceRoom {
-            fence_bytes: budget.share_bytes(MemoryPart::Fences),
-            others_bytes: used_bytes.saturating_sub(self.index.fence_memory_bytes()),
-            ..FenceRoom::ample(self.kappa0_bytes())
-        }
-        .with_each(self.index.largest_fence_bytes())
+        let others_bytes = used_bytes.saturating_sub(self.index.fence_memory_bytes());
+        let bytes = budget.share_bytes(MemoryPart::Fences).saturating_sub(others_bytes);
+        FilterRoom::new(bytes, self.index.largest_fence_bytes())
     }
 
     /// Estimates κ0 anew, from the memtable that is about to be written out.

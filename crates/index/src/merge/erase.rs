@@ -22,7 +22,6 @@ use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Bug};
 use esker_substrate::runs::RunSet;
 
-use crate::build::filter_bits::FilterBits;
 use crate::build::insert::{Insert, Plan, Sink, top_bytes_max};
 use crate::kind::context::KindContext;
 use crate::merge::group::out_of_order;
@@ -216,8 +215,7 @@ impl<'a> Rewrite<'a> {
             below: false,
             top_bytes_max: top_bytes_max(index.kappa0_bytes()),
             codec: index.codec(),
-            own_units: false,
-            filter_bits: FilterBits::default(),
+            ..Plan::default()
         };
         let insert = Insert::new(&plan, &index.reader, Purpose::Merge);
         Ok(Self { keys, stage, insert, plan, last: None, erased: Vec::new() })

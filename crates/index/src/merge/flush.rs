@@ -126,6 +126,7 @@ impl Index {
             own_units: self.kind.consumes_runs_partially(),
             // A lookup asks all runs, and few entries are in them.
             filter_bits: FilterBits::MANY,
+            fence_bytes_max: None,
         };
         let mut moving = Moving {
             which: BackgroundJob::Flush,

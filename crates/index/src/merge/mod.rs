@@ -283,12 +283,22 @@ impl Merge {
         let open_bytes = if closes_any { 0 } else { self.insert.open_data_bytes() };
         let bytes = self.insert.unpublished_bytes() + open_bytes;
         let wastes = !closes_any && self.insert.waste_of_closing() > bytes / WASTE_SHARE;
-        if bytes.saturating_add(unit_bytes / 32) >= unit_bytes {
-            return !wastes || bytes / LATE_TIMES >= unit_bytes;
-        }
-        let is_late = bytes / LATE_TIMES >= self.pace.short_bytes();
         let space_bytes = self.insert.unpublished_space_bytes();
-        (!wastes || is_late) && self.is_short_of_room(index, space_bytes)
+        let distance_bytes = if bytes.saturating_add(unit_bytes / 32) >= unit_bytes {
+            unit_bytes
+        } else if self.is_short_of_room(index, space_bytes) {
+            self.pace.short_bytes()
+        } else {
+            return false;
+        };
+        // Without space for another unit it cannot wait: what it publishes frees some.
+        !wastes || bytes / LATE_TIMES >= distance_bytes || !self.finds_units(index, 1)
+    }
+
+    /// Whether there are so many units for the merge, and one for each level that may need a block
+    /// more.
+    fn finds_units(&self, index: &Index, units: u64) -> bool {
+        index.env.blocks.merge_finds(units + self.insert.open_units(), self.pot.as_deref())
     }
 
     /// Whether the merge may run out of space, after it has taken `bytes` bytes of it since it last
@@ -300,10 +310,8 @@ impl Merge {
         if !is_recorded || bytes < least_bytes || planted::is(Bug::ShortMergeNotRecorded) {
             return false;
         }
-        // The space until the same number of bytes is taken again; and each level may need a block
-        // more.
-        let units = least_bytes / UNIT_BYTES + self.insert.open_units();
-        !index.env.blocks.merge_finds(units, self.pot.as_deref())
+        // The space until the same number of bytes is taken again.
+        !self.finds_units(index, least_bytes / UNIT_BYTES)
     }
 
     /// Takes a block of the bottom over as it is; true at the end of a run of such blocks.

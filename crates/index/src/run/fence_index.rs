@@ -59,6 +59,8 @@ pub struct Account {
     budget: Arc<Budget>,
     /// Up to here fences are held even over the budget: without top fences no key can be found.
     required_bytes: u64,
+    /// From here on no more are held: the rest of the budget is for other levels.
+    most_bytes: u64,
 }
 
 impl Account {
@@ -75,7 +77,12 @@ impl Account {
     /// For fences that must be held in memory up to `required_bytes`, and beyond that if there is
     /// memory.
     pub(crate) fn required_until(budget: &Arc<Budget>, required_bytes: u64) -> Self {
-        Self { budget: Arc::clone(budget), required_bytes }
+        Self { budget: Arc::clone(budget), required_bytes, most_bytes: u64::MAX }
+    }
+
+    /// The same for a level whose fences may take this much memory.
+    pub(crate) fn at_most(self, most_bytes: u64) -> Self {
+        Self { most_bytes, ..self }
     }
 }
 
@@ -93,6 +100,8 @@ pub struct FenceIndex {
     /// Memory of the chunks that were ever counted, in bytes, and their fences.
     counted_bytes: u64,
     counted_fences: usize,
+    /// Memory of those that were held.
+    held_bytes: u64,
 }
 
 /// The place of a full chunk.
@@ -165,7 +174,9 @@ impl FenceIndex {
         let bytes = chunk.memory_bytes();
         self.counted_bytes += bytes;
         self.counted_fences += chunk.len();
-        chunk.lease = account.budget.try_lease(Part::Fences, bytes);
+        let has_room = self.held_bytes.saturating_add(bytes) <= account.most_bytes;
+        let lease = || account.budget.try_lease(Part::Fences, bytes);
+        chunk.lease = has_room.then(lease).flatten();
         if chunk.lease.is_none() {
             if self.counted_bytes > account.required_bytes {
                 return Err(chunk.first());
@@ -173,6 +184,7 @@ impl FenceIndex {
             chunk.lease = Some(account.budget.lease(Part::Fences, bytes));
             chunk.is_over_budget = true;
         }
+        self.held_bytes += bytes;
         Ok(chunk)
     }
 

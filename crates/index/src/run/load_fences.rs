@@ -75,28 +75,30 @@ impl Tree {
                 announced_until = announce_some(reader, &mut ahead)?.or(announced_until);
             }
             let needs = index.expected_bytes(blocks);
-            if needs / LOADED_PART > room {
-                return Ok(Loaded::TooLarge(needs / LOADED_PART));
+            let least = needs / LOADED_PART + left_bytes(&reader.budget);
+            if needs > room && least > room {
+                return Ok(Loaded::TooLarge(needs.min(least)));
             }
-            if needs > room && is_nearly_used(&reader.budget) {
+            if needs > room && reader.budget.room_bytes(Part::Fences) < left_bytes(&reader.budget) {
                 at.with_current(|fence| index.miss(fence.key, fence.seq))?;
                 break;
             }
-            let _missing_chunks_are_known = at.with_current(|fence| index.push(fence))?;
+            if !at.with_current(|fence| index.push(fence))? {
+                break;
+            }
             cursor = at.next()?;
         }
         index.finish();
         let needs = index.expected_bytes(blocks);
-        Ok(match index.within_budget() {
-            Some(index) => Loaded::Held(Arc::new(index)),
-            None => Loaded::TooLarge(needs),
-        })
+        let held = index.iter().count() as u64;
+        let held_enough = held.saturating_mul(LOADED_PART) >= blocks;
+        Ok(if held_enough { Loaded::Held(Arc::new(index)) } else { Loaded::TooLarge(needs) })
     }
 }
 
-/// Whether the memory that is left for fences is for other levels.
-fn is_nearly_used(budget: &Budget) -> bool {
-    budget.room_bytes(Part::Fences) < budget.share_bytes(Part::Fences) / LEFT_PART
+/// The memory that a part of a level's fences leaves for other levels, in bytes.
+fn left_bytes(budget: &Budget) -> u64 {
+    budget.share_bytes(Part::Fences) / LEFT_PART
 }
 
 /// Has the next blocks read of those that `ahead` walks over; the last of them.

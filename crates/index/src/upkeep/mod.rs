@@ -1,14 +1,15 @@
 //! What an index keeps track of between merges.
 //!
 //! `due` decides what should begin, `balance` when there are too many tombstones, `forecast` what
-//! would begin; `memory` counts memory, [`fence_room`] says
-//! what memory there is for fences, [`owed`] and [`reserve`] space; [`values`] has the owners
-//! of blobs; [`stats`] are for users; `pause` stops all work for a moment; `follow` takes over
-//! memtables in a store that another process writes.
+//! would begin; `memory` counts memory, [`fence_room`] and `filter_room` say what memory there is
+//! for fences and filters, [`owed`] and [`reserve`] space; [`values`] has the owners of blobs;
+//! [`stats`] are for users; `pause` stops all work for a moment; `follow` takes over memtables in a
+//! store that another process writes.
 
 pub(crate) mod balance;
 pub(crate) mod due;
 pub mod fence_room;
+pub(crate) mod filter_room;
 pub(crate) mod follow;
 pub(crate) mod forecast;
 pub(crate) mod memory;
