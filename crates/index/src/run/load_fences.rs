@@ -84,7 +84,7 @@ impl Tree {
                 break;
             }
             if !at.with_current(|fence| index.push(fence))? {
-                break;
+                return Ok(Loaded::TooLarge(needs));
             }
             cursor = at.next()?;
         }
