@@ -252,7 +252,8 @@ fn remove_on_a_full_device(capacity_bytes: u64) -> Result<(), Error> {
 fn removals_succeed_on_a_full_device() {
     // How full the last blocks are, and what is merged when the device is full, depends on it.
     let refused = |capacity_bytes| remove_on_a_full_device(capacity_bytes).err();
-    for capacity_bytes in (5_000_000..7_500_000).step_by(11 * 40_960).chain([6 << 20]) {
+    let every = (5_000_000..7_500_000).step_by(11 * 40_960);
+    for capacity_bytes in every.chain([6 << 20, 6_556_480, 6_884_160, 7_048_000]) {
         let refused = refused(capacity_bytes);
         assert!(refused.is_none(), "of {capacity_bytes} bytes: {refused:?}");
     }

@@ -39,7 +39,7 @@ pub struct LevelWriter {
     fence_seq: Seq,
     /// Filter hashes of the block being built; one for each distinct key.
     hashes: Vec<u64>,
-    /// Bits of filters for each of them.
+    /// Bits of filters for each.
     filter_bits: usize,
     /// Key of the last entry of the level so far.
     last_key: Vec<u8>,
@@ -321,12 +321,11 @@ impl LevelWriter {
     /// entries would fill: the rest of the last unit, unless the block is full and takes whole
     /// units or is compressed.
     pub(crate) fn waste_of_closing(&self) -> u64 {
-        let is_compressing = self.out.is_compressing();
-        if self.builder.fills_its_units() || (is_compressing && self.builder.is_full()) {
-            return 0;
+        if self.out.is_compressing() {
+            return if self.builder.is_full() { 0 } else { UNIT_BYTES };
         }
-        if is_compressing {
-            return UNIT_BYTES;
+        if self.builder.fills_its_units() {
+            return 0;
         }
         let end = self.out.end_bytes() + self.open_sectors() * SECTOR_BYTES;
         end.next_multiple_of(UNIT_BYTES) - end

@@ -249,11 +249,7 @@ mod tests {
     #[test]
     fn scarce_memory_has_fewer_levels() {
         let (data, kappa0_bytes) = (53_000_000, 35_000);
-        let few = choose(
-            data,
-            FenceRoom { fence_bytes: 48 << 10, ..FenceRoom::ample(kappa0_bytes) },
-            1.0,
-        );
+        let few = choose(data, FenceRoom { kappa0_bytes, fence_bytes: 48 << 10 }, 1.0);
         let many = choose(data, FenceRoom::ample(kappa0_bytes), 1.0);
         let ratio = data as f64 / kappa0_bytes as f64;
         let reads = |of: &Shape| reads(ratio, of.b_quarters, of.k, of.t, 56.0);
@@ -303,8 +299,7 @@ mod tests {
             fence_bytes in prop_oneof![Just(u64::MAX), 0u64..400 << 10],
             replaced in 0.0..1.0f64,
         ) {
-            let room = FenceRoom { fence_bytes, ..FenceRoom::ample(kappa0) };
-            let shape = choose(data, room, replaced);
+            let shape = choose(data, FenceRoom { kappa0_bytes: kappa0, fence_bytes }, replaced);
             let ratio = data as f64 / kappa0 as f64;
             prop_assert!(shape.t + shape.k < RUNS_MAX);
             if shape.k > 0 || shape.t > 0 {

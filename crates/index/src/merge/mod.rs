@@ -282,7 +282,6 @@ impl Merge {
         let closes_any = self.plan.own_units || planted::is(Bug::UnitsLeftEmpty);
         let open_bytes = if closes_any { 0 } else { self.insert.open_data_bytes() };
         let bytes = self.insert.unpublished_bytes() + open_bytes;
-        let wastes = !closes_any && self.insert.waste_of_closing() > bytes / WASTE_SHARE;
         let space_bytes = self.insert.unpublished_space_bytes();
         let distance_bytes = if bytes.saturating_add(unit_bytes / 32) >= unit_bytes {
             unit_bytes
@@ -292,7 +291,10 @@ impl Merge {
             return false;
         };
         // Without space for another unit it cannot wait: what it publishes frees some.
-        !wastes || bytes / LATE_TIMES >= distance_bytes || !self.finds_units(index, 1)
+        closes_any
+            || self.insert.waste_of_closing() <= bytes / WASTE_SHARE
+            || bytes / LATE_TIMES >= distance_bytes
+            || !self.finds_units(index, 1)
     }
 
     /// Whether there are so many units for the merge, and one for each level that may need a block

@@ -202,16 +202,13 @@ impl FenceIndex {
 
     /// No fence from (`key`, `seq`) on is known; it is behind all that were pushed.
     pub(super) fn miss(&mut self, key: &[u8], seq: Seq) {
-        let mut last = std::mem::take(&mut self.last);
-        if last.len() > 0 {
-            // Chunks are dropped by their number, and only full ones.
-            let (key, seq) = last.first();
-            last = Chunk::default();
-            Arc::make_mut(&mut self.full).push(Slot::missing(&key, seq));
-        } else {
-            Arc::make_mut(&mut self.full).push(Slot::missing(key, seq));
-        }
-        self.last = last;
+        let last = std::mem::take(&mut self.last);
+        // The last chunk goes with it: places count full chunks and what is behind them.
+        let slot = match last.len() {
+            0 => Slot::missing(key, seq),
+            _ => Slot::Missing(Arc::new(last.first())),
+        };
+        Arc::make_mut(&mut self.full).push(slot);
         self.missing += 1;
     }
 
@@ -229,8 +226,7 @@ impl FenceIndex {
                 && over > 0
             {
                 over = over.saturating_sub(chunk.memory_bytes());
-                let (key, seq) = chunk.first();
-                *slot = Slot::missing(&key, seq);
+                *slot = Slot::Missing(Arc::new(chunk.first()));
             }
         }
         self.count_missing();

@@ -48,7 +48,7 @@ mod tests {
     /// By hand: fences of 96 KiB lead to 3.75 MiB of blocks.
     #[test]
     fn reads_count_where_memory_is_scarce() {
-        let room = |fence_bytes| FenceRoom { fence_bytes, ..FenceRoom::ample(96 << 10) };
+        let room = |fence_bytes| FenceRoom { kappa0_bytes: 96 << 10, fence_bytes };
         let held = room(96 << 10).memtables().unwrap();
         assert!((held - 40.0).abs() < 1e-9, "{held}");
         let cost = |fence_bytes| room(fence_bytes).cost(2.0, |held| held);

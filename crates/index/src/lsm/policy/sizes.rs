@@ -188,7 +188,7 @@ mod tests {
     fn each_level_costs_a_read() {
         let sizes = Sizes { runs: 12, levels: 2, growth: 2 };
         assert_eq!([12.0, 10.0].map(|held| reads(&sizes, held)), [3.0, 5.0]);
-        let room = FenceRoom { fence_bytes: 48 << 10, ..FenceRoom::ample(35_000) };
+        let room = FenceRoom { kappa0_bytes: 35_000, fence_bytes: 48 << 10 };
         let chosen = |room| choose_in(53_000_000, room, 1.0).levels;
         assert!(chosen(room) < chosen(FenceRoom::ample(35_000)));
     }
