@@ -108,7 +108,7 @@ struct Run {
     writes: Writes,
     random: Random,
     merge_steps: u32,
-    /// So long that copies of what is live take several steps.
+    /// So long that copies of what is live have several publish points.
     has_long_values: bool,
     clock: Arc<SimRuntime>,
     has_expiries: bool,
@@ -174,7 +174,7 @@ impl Run {
     }
 
     fn value(&self) -> Vec<u8> {
-        let longest = if self.has_long_values { 400 } else { 90 };
+        let longest = if self.has_long_values { 900 } else { 90 };
         self.random.bytes(self.random.within(&(0..=longest)))
     }
 

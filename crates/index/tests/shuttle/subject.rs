@@ -167,7 +167,9 @@ impl Subject {
     fn open(env: &Arc<Env>, meta: IndexMeta) -> Index {
         let params = Params { omega: OMEGA.get(), ..Params::DEFAULT };
         let options = Options {
-            memtable_bytes_max: 8 << 10,
+            // Between two publish points a merge writes as many blocks as a record frees: they take
+            // all freed places.
+            memtable_bytes_max: 4 << 10,
             scheme: Scheme::Fc,
             sizes: Sizes::Cost,
             codec: Codec::None,
