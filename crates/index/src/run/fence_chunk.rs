@@ -8,11 +8,8 @@ use esker_format::key::{self, long_head};
 use esker_format::ptr::BlockPtr;
 use esker_substrate::budget::Lease;
 
-use crate::run::packed::Packed;
-
-/// One in so many fences has its head in a table. A search of the table leaves as many, whose keys
-/// are within a line or two of the processor's cache.
-const HEAD_EVERY: usize = 16;
+use crate::run::key_hints::KeyHints;
+use crate::run::packed::PackedRows;
 
 /// A fence with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,138 +22,66 @@ pub struct KeyedFence<'a> {
     pub fence: Fence<'a>,
 }
 
-/// Fences in order. Searches touch some heads of keys, then a few keys.
+/// Fences in order. A search touches hints of keys, then few keys, if any.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
-    keys: Keys,
+    /// Of the first key.
+    head: u64,
+    /// Of all keys, when no fence will follow.
+    hints: KeyHints,
+    rows: Rows,
+    /// Back to back, as the filters are.
+    keys: Vec<u8>,
+    filters: Vec<u8>,
     /// Empty as long as every number is ∞.
     seqs: Vec<Seq>,
-    sectors: Packed,
-    lengths: Packed,
-    crcs: Packed,
-    generations: Packed,
-    puts: Packed,
-    tombstones: Packed,
-    filters: Strings,
     /// Counts the chunk's memory, when it is full.
     pub lease: Option<Lease>,
     /// The lease is beyond what the budget has.
     pub is_over_budget: bool,
 }
 
-/// Byte strings back to back.
-#[derive(Clone, Debug, Default)]
-struct Strings {
-    bytes: Vec<u8>,
-    ends: Packed,
-}
+/// What a fence has besides key, number and filter: sector, sectors, checksum, generation, puts and
+/// tombstones; then where its key and its filter end.
+type Rows = PackedRows<8>;
+const KEY_END: usize = 6;
+const FILTER_END: usize = 7;
 
-/// Keys in order.
-#[derive(Clone, Debug, Default)]
-struct Keys {
-    /// The heads of every [`HEAD_EVERY`]th, from the first on.
-    heads: Vec<u64>,
-    all: Strings,
-}
-
-impl Strings {
-    fn push(&mut self, item: &[u8]) {
-        self.bytes.extend_from_slice(item);
-        self.ends.push(self.bytes.len() as u64);
-    }
-
-    fn get(&self, index: usize) -> &[u8] {
-        let from = index.checked_sub(1).map_or(0, |left| self.end(left));
-        self.bytes.get(from..self.end(index)).unwrap_or_default()
-    }
-
-    fn end(&self, index: usize) -> usize {
-        self.ends.get(index).map_or(0, |end| end as usize)
-    }
-
-    const fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.ends.memory_bytes()
-    }
-
-    fn shrink(&mut self) {
-        self.bytes.shrink_to_fit();
-        self.ends.shrink();
-    }
-}
-
-impl Keys {
-    fn push(&mut self, key: &[u8]) {
-        if self.len().is_multiple_of(HEAD_EVERY) {
-            self.heads.push(long_head(key));
-        }
-        self.all.push(key);
-    }
-
-    const fn len(&self) -> usize {
-        self.all.ends.len()
-    }
-
-    fn get(&self, index: usize) -> &[u8] {
-        self.all.get(index)
-    }
-
-    /// The keys among which those are that do not differ from a key with this head by their heads
-    /// alone: all before are less, all behind are greater.
-    fn around(&self, head: u64) -> Range<usize> {
-        let less = self.heads.partition_point(|other| *other < head);
-        let rest = self.heads.get(less..).unwrap_or_default();
-        let greater = less + rest.partition_point(|other| *other == head);
-        let from = less.checked_sub(1).map_or(0, |last| last * HEAD_EVERY + 1);
-        from..(greater * HEAD_EVERY).min(self.len())
-    }
-
-    const fn memory_bytes(&self) -> usize {
-        size_of::<u64>() * self.heads.len() + self.all.memory_bytes()
-    }
-
-    fn shrink(&mut self) {
-        self.heads.shrink_to_fit();
-        self.all.shrink();
-    }
+/// The string at `index` of strings that lie back to back; `column` has their ends.
+#[inline]
+fn string<'a>(bytes: &'a [u8], rows: &Rows, column: usize, index: usize) -> &'a [u8] {
+    let end = |index| rows.number(index, column).map_or(0, |end| end as usize);
+    let from = index.checked_sub(1).map_or(0, end);
+    bytes.get(from..end(index)).unwrap_or_default()
 }
 
 impl Chunk {
-    pub fn len(&self) -> usize {
-        self.keys.len()
+    pub const fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// Memory of the fences, in bytes.
-    pub fn memory_bytes(&self) -> u64 {
-        let numbers = [
-            &self.sectors,
-            &self.lengths,
-            &self.crcs,
-            &self.generations,
-            &self.puts,
-            &self.tombstones,
-        ];
-        let numbers: usize = numbers.into_iter().map(Packed::memory_bytes).sum();
-        let strings = self.keys.memory_bytes() + self.filters.memory_bytes();
-        (size_of::<Self>() + numbers + strings + size_of::<Seq>() * self.seqs.len()) as u64
+    pub const fn memory_bytes(&self) -> u64 {
+        let seqs = size_of::<Seq>() * self.seqs.len();
+        let strings = self.keys.len() + self.filters.len();
+        let numbers = self.hints.memory_bytes() + self.rows.memory_bytes() + seqs;
+        (size_of::<Self>() + numbers + strings) as u64
     }
 
     /// Memory of the filters, in bytes.
     pub const fn filter_bytes(&self) -> u64 {
-        self.filters.bytes.len() as u64
+        self.filters.len() as u64
     }
 
     /// A copy that is not counted: of the chunk being filled, for a view.
     pub fn copy(&self) -> Self {
         Self {
+            head: self.head,
+            hints: self.hints.clone(),
+            rows: self.rows.clone(),
             keys: self.keys.clone(),
-            seqs: self.seqs.clone(),
-            sectors: self.sectors.clone(),
-            lengths: self.lengths.clone(),
-            crcs: self.crcs.clone(),
-            generations: self.generations.clone(),
-            puts: self.puts.clone(),
-            tombstones: self.tombstones.clone(),
             filters: self.filters.clone(),
+            seqs: self.seqs.clone(),
             lease: None,
             is_over_budget: false,
         }
@@ -170,42 +95,64 @@ impl Chunk {
         if item.seq != Seq::MAX || !self.seqs.is_empty() {
             self.seqs.push(item.seq);
         }
+        if self.len() == 0 {
+            self.head = long_head(item.key);
+        }
+        self.hints = KeyHints::default();
         let fence = &item.fence;
-        self.keys.push(item.key);
-        self.sectors.push(fence.ptr.sector);
-        self.lengths.push(u64::from(fence.ptr.sectors));
-        self.crcs.push(u64::from(fence.ptr.crc));
-        self.generations.push(fence.ptr.generation.0);
-        self.puts.push(u64::from(fence.puts));
-        self.tombstones.push(u64::from(fence.tombstones));
-        self.filters.push(fence.filter);
+        self.keys.extend_from_slice(item.key);
+        self.filters.extend_from_slice(fence.filter);
+        self.rows.push(&[
+            fence.ptr.sector,
+            u64::from(fence.ptr.sectors),
+            u64::from(fence.ptr.crc),
+            fence.ptr.generation.0,
+            u64::from(fence.puts),
+            u64::from(fence.tombstones),
+            self.keys.len() as u64,
+            self.filters.len() as u64,
+        ]);
     }
 
     fn seq(&self, index: usize) -> Seq {
         self.seqs.get(index).copied().unwrap_or(Seq::MAX)
     }
 
+    #[inline]
+    fn key(&self, index: usize) -> &[u8] {
+        string(&self.keys, &self.rows, KEY_END, index)
+    }
+
     /// The fence at `index`.
     #[inline]
     pub fn get(&self, index: usize) -> Option<KeyedFence<'_>> {
-        let ptr = BlockPtr {
-            sector: self.sectors.get(index)?,
-            sectors: self.lengths.get(index)? as u16,
-            crc: self.crcs.get(index)? as u32,
-            generation: Generation(self.generations.get(index)?),
-        };
+        let [.., puts, tombstones] = self.rows.get::<6>(index)?;
         let fence = Fence {
-            ptr,
-            puts: self.puts.get(index)? as u32,
-            tombstones: self.tombstones.get(index)? as u32,
-            filter: self.filters.get(index),
+            ptr: self.ptr(index)?,
+            puts: puts as u32,
+            tombstones: tombstones as u32,
+            filter: self.filter(index),
         };
-        Some(KeyedFence { key: self.keys.get(index), seq: self.seq(index), fence })
+        Some(KeyedFence { key: self.key(index), seq: self.seq(index), fence })
+    }
+
+    /// The way to the block of the fence at `index`.
+    #[inline]
+    pub fn ptr(&self, index: usize) -> Option<BlockPtr> {
+        let [sector, sectors, crc, generation] = self.rows.get(index)?;
+        let (sectors, crc, generation) = (sectors as u16, crc as u32, Generation(generation));
+        Some(BlockPtr { sector, sectors, crc, generation })
+    }
+
+    /// The filter of that block.
+    #[inline]
+    pub fn filter(&self, index: usize) -> &[u8] {
+        string(&self.filters, &self.rows, FILTER_END, index)
     }
 
     /// The key of the first fence; empty where there is none.
     pub fn first_key(&self) -> &[u8] {
-        self.keys.get(0)
+        self.key(0)
     }
 
     /// Key and number of the first fence.
@@ -213,22 +160,23 @@ impl Chunk {
         (self.first_key().into(), self.seq(0))
     }
 
-    /// Whether the first fence is at or before (`key`, `seq`).
+    /// Whether the first fence is at or before (`key`, `seq`); `head` is the key's.
     pub fn begins_until(&self, head: u64, key: &[u8], seq: Seq) -> bool {
-        match self.keys.heads.first().copied() {
-            None => false,
-            Some(first) if first != head => first < head,
-            Some(_) => key::compare((self.keys.get(0), self.seq(0)), (key, seq)).is_le(),
-        }
+        let is_before = self.head < head;
+        self.len() > 0 && (is_before || (self.head == head && self.is_until(0, key, seq)))
+    }
+
+    fn is_until(&self, index: usize, key: &[u8], seq: Seq) -> bool {
+        key::compare((self.key(index), self.seq(index)), (key, seq)).is_le()
     }
 
     /// The number of fences at or before (`key`, `seq`).
-    pub fn count_until(&self, head: u64, key: &[u8], seq: Seq) -> usize {
-        let Range { start: mut low, end: mut high } = self.keys.around(head);
+    pub fn count_until(&self, key: &[u8], seq: Seq) -> usize {
+        let around = self.hints.around(key).unwrap_or(0..self.len());
+        let Range { start: mut low, end: mut high } = around;
         while low < high {
             let middle = low + (high - low) / 2;
-            let fence = (self.keys.get(middle), self.seq(middle));
-            if key::compare(fence, (key, seq)).is_le() {
+            if self.is_until(middle, key, seq) {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -237,19 +185,12 @@ impl Chunk {
         low
     }
 
-    /// Gives back memory that pushes reserved.
-    pub fn shrink(&mut self) {
-        self.keys.shrink();
+    /// No fence follows: gives back memory that pushes reserved, and prepares searches.
+    pub fn finish(&mut self) {
+        self.rows.shrink();
+        self.keys.shrink_to_fit();
+        self.filters.shrink_to_fit();
         self.seqs.shrink_to_fit();
-        let numbers = [
-            &mut self.sectors,
-            &mut self.lengths,
-            &mut self.crcs,
-            &mut self.generations,
-            &mut self.puts,
-            &mut self.tombstones,
-        ];
-        numbers.into_iter().for_each(Packed::shrink);
-        self.filters.shrink();
+        self.hints = KeyHints::of(self.len(), |index| self.key(index));
     }
 }

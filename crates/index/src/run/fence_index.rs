@@ -18,14 +18,17 @@
 use std::sync::Arc;
 
 use esker_format::fence::Fence;
+use esker_format::filter;
 use esker_format::ids::Seq;
 use esker_format::key::{self, long_head};
 use esker_format::meta::TailFence;
+use esker_format::ptr::BlockPtr;
 use esker_substrate::budget::{Budget, Part};
 use esker_substrate::planted::{self, Bug};
 
 use crate::run::fence_chunk::Chunk;
 pub use crate::run::fence_chunk::KeyedFence;
+use crate::run::key_hints::equal_range;
 
 /// Fences in a chunk: large enough that a chunk costs little compared with its fences, small enough
 /// that dropping one chunk frees a useful amount of memory.
@@ -89,7 +92,7 @@ impl Account {
 /// The fences of one level, in order.
 #[derive(Debug, Default)]
 pub struct FenceIndex {
-    full: Arc<Vec<Slot>>,
+    full: Arc<Full>,
     /// The chunk being filled.
     last: Chunk,
     /// Fences dropped at the front: a multiple of `CHUNK_FENCES`.
@@ -102,6 +105,49 @@ pub struct FenceIndex {
     counted_fences: usize,
     /// Memory of those that were held.
     held_bytes: u64,
+}
+
+/// The full chunks. A search needs their heads, which are together, and few of them.
+///
+/// Invariant: each slot has the head of its first key at its place in `heads`.
+#[derive(Clone, Debug, Default)]
+struct Full {
+    heads: Vec<u64>,
+    slots: Vec<Slot>,
+}
+
+impl Full {
+    fn push(&mut self, slot: Slot) {
+        self.heads.push(long_head(slot.first_key()));
+        self.slots.push(slot);
+    }
+
+    const fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Without the first `count`.
+    fn behind(&self, count: usize) -> Self {
+        Self {
+            heads: self.heads.get(count..).unwrap_or_default().to_vec(),
+            slots: self.slots.get(count..).unwrap_or_default().to_vec(),
+        }
+    }
+
+    /// The number of chunks whose first fence is at or before (`key`, `seq`).
+    fn count_until(&self, head: u64, key: &[u8], seq: Seq) -> usize {
+        let equal = equal_range(&self.heads, &head);
+        let slots = self.slots.get(equal.clone()).unwrap_or_default();
+        equal.start + slots.partition_point(|slot| slot.begins_until(head, key, seq))
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.slots.iter().filter_map(Slot::chunk)
+    }
 }
 
 /// The place of a full chunk.
@@ -169,7 +215,7 @@ impl FenceIndex {
 
     /// Counts a chunk's memory; its first key and number where there is none for it.
     fn count(&mut self, mut chunk: Chunk) -> Result<Chunk, (Box<[u8]>, Seq)> {
-        chunk.shrink();
+        chunk.finish();
         let Some(account) = &self.account else { return Ok(chunk) };
         let bytes = chunk.memory_bytes();
         self.counted_bytes += bytes;
@@ -220,7 +266,7 @@ impl FenceIndex {
             budget.used_bytes(Part::Fences).saturating_sub(budget.limit_bytes(Part::Fences))
         };
         let mut over = budget.as_ref().map_or(0, over);
-        for slot in Arc::make_mut(&mut self.full).iter_mut().rev() {
+        for slot in Arc::make_mut(&mut self.full).slots.iter_mut().rev() {
             if let Slot::Held(chunk) = slot
                 && chunk.is_over_budget
                 && over > 0
@@ -243,7 +289,7 @@ impl FenceIndex {
     }
 
     fn count_missing(&mut self) {
-        self.missing = self.full.iter().filter(|slot| slot.is_missing()).count();
+        self.missing = self.full.slots.iter().filter(|slot| slot.is_missing()).count();
     }
 
     /// Whether no chunk is missing.
@@ -279,7 +325,7 @@ impl FenceIndex {
     /// `wavefront`; `None` while there is no such chunk.
     pub(crate) fn behind(&self, wavefront: &[u8]) -> Option<Self> {
         let last = Some(self.last.first_key()).filter(|_| self.last.len() > 0);
-        let starts = self.full.iter().map(Slot::first_key).chain(last).skip(1);
+        let starts = self.full.slots.iter().map(Slot::first_key).chain(last).skip(1);
         let count = starts.take_while(|first| *first <= wavefront).count();
         (count > 0).then(|| {
             let mut rest = self.snapshot();
@@ -297,7 +343,7 @@ impl FenceIndex {
     }
 
     fn drop_chunks(&mut self, count: usize) {
-        self.full = Arc::new(self.full.get(count..).unwrap_or_default().to_vec());
+        self.full = Arc::new(self.full.behind(count));
         self.dropped += count * CHUNK_FENCES;
         self.count_missing();
     }
@@ -317,29 +363,46 @@ impl FenceIndex {
     /// Memory in use, in bytes; chunks shared with other indexes count in each.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let full: u64 = self.full.iter().filter_map(Slot::chunk).map(Chunk::memory_bytes).sum();
+        let full: u64 = self.full.chunks().map(Chunk::memory_bytes).sum();
         full + self.last.memory_bytes()
     }
 
     /// The memory of a fence without its filter, in bytes, on average over full chunks.
     pub(crate) fn each_bytes(&self) -> Option<u64> {
-        let chunks = || self.full.iter().filter_map(Slot::chunk);
-        let bytes: u64 = chunks().map(|chunk| chunk.memory_bytes() - chunk.filter_bytes()).sum();
-        bytes.checked_div(chunks().map(|chunk| chunk.len() as u64).sum())
+        let besides_filters = |chunk: &Chunk| chunk.memory_bytes() - chunk.filter_bytes();
+        let bytes: u64 = self.full.chunks().map(besides_filters).sum();
+        bytes.checked_div(self.full.chunks().map(|chunk| chunk.len() as u64).sum())
     }
 
     fn chunk(&self, number: usize) -> Option<&Chunk> {
-        match self.full.get(number) {
+        match self.full.slots.get(number) {
             Some(slot) => slot.chunk(),
             None => Some(&self.last).filter(|_| number == self.full.len()),
         }
     }
 
+    /// The chunk that `place` is in, and where; `None` where it is missing.
+    fn at(&self, place: Place) -> Option<(&Chunk, usize)> {
+        let index = place.0.checked_sub(self.dropped)?;
+        Some((self.chunk(index / CHUNK_FENCES)?, index % CHUNK_FENCES))
+    }
+
     /// The fence at `place`; `None` behind the last and where a chunk is missing.
     #[must_use]
     pub fn get(&self, place: Place) -> Option<KeyedFence<'_>> {
-        let index = place.0.checked_sub(self.dropped)?;
-        self.chunk(index / CHUNK_FENCES)?.get(index % CHUNK_FENCES)
+        let (chunk, index) = self.at(place)?;
+        chunk.get(index)
+    }
+
+    /// The way to the block of the fence at `place`, if there is one.
+    pub(super) fn ptr(&self, place: Place) -> Option<BlockPtr> {
+        let (chunk, index) = self.at(place)?;
+        chunk.ptr(index)
+    }
+
+    /// Whether that block may hold a key with this hash.
+    pub(super) fn may_contain(&self, place: Place, hash: u64) -> bool {
+        self.at(place).is_some_and(|(chunk, index)| filter::may_contain(chunk.filter(index), hash))
     }
 
     /// The first fence.
@@ -377,16 +440,12 @@ impl FenceIndex {
     /// must be in, if the level has one. `None` where the chunk is missing that would have it.
     #[must_use]
     pub fn find(&self, key: &[u8], seq: Seq) -> Option<Place> {
-        let head = long_head(key);
         // Chunks whose first fence is at or before the key; the last of them contains the answer.
-        let in_last = self.last.begins_until(head, key, seq);
-        let number = if in_last {
-            self.full.len()
-        } else {
-            let before = self.full.partition_point(|slot| slot.begins_until(head, key, seq));
-            self.searched(before.checked_sub(1)?)
-        };
-        let within = self.chunk(number)?.count_until(head, key, seq).checked_sub(1)?;
+        let head = long_head(key);
+        let before = self.full.count_until(head, key, seq);
+        let in_last = before == self.full.len() && self.last.begins_until(head, key, seq);
+        let number = if in_last { before } else { self.searched(before.checked_sub(1)?) };
+        let within = self.chunk(number)?.count_until(key, seq).checked_sub(1)?;
         Some(Place(self.dropped + number * CHUNK_FENCES + within))
     }
 

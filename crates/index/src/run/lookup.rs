@@ -15,7 +15,7 @@ use esker_substrate::cache::CachedBlock;
 use esker_substrate::error::{Error, Result};
 use esker_substrate::planted::{self, Race};
 
-use crate::run::fence_index::KeyedFence;
+use crate::run::fence_index::{FenceIndex, Place};
 use crate::run::tree::{BlockReader, Tree};
 
 /// The key and sequence number of a lookup.
@@ -69,9 +69,26 @@ pub struct Found {
     pub data: DataBuf,
 }
 
+/// The block of a level that a search leads to.
+enum Way<'a> {
+    /// A block above has said so.
+    Known(BlockPtr),
+    /// A fence in memory says so. Few searches need more of it than its filter.
+    Fence(&'a FenceIndex, Place),
+}
+
+impl Way<'_> {
+    fn ptr(&self) -> Result<BlockPtr> {
+        match self {
+            Self::Known(ptr) => Ok(*ptr),
+            Self::Fence(fences, place) => fences.ptr(*place).ok_or_else(|| no_fence(None)),
+        }
+    }
+}
+
 /// The progress of the descent: the block of the level above, read if it had to be.
-struct Above {
-    ptr: BlockPtr,
+struct Above<'a> {
+    way: Way<'a>,
     block: Option<Arc<CachedBlock>>,
 }
 
@@ -79,21 +96,23 @@ impl Tree {
     /// The newest version that `probe` may see; `None` when the tree has none.
     pub(crate) fn get(&self, reader: &BlockReader, probe: &Probe<'_>) -> Result<Option<Found>> {
         self.enter(reader)?;
-        let mut above: Option<Above> = None;
+        let mut above: Option<Above<'_>> = None;
         for level in 0..self.height() {
-            let Some((ptr, maybe)) = self.locate(level, reader, above.take(), probe)? else {
+            let Some((way, maybe)) = self.locate(level, reader, above.take(), probe)? else {
                 continue;
             };
-            let block = if maybe { Some(reader.read(&ptr)?) } else { None };
-            if let Some(block) = &block {
-                let found = block.view().find(probe.key, probe.seq);
+            let mut block = None;
+            if maybe {
+                let ptr = way.ptr()?;
+                let read = block.insert(reader.read(&ptr)?);
+                let found = read.view().find(probe.key, probe.seq);
                 let found = found.map_err(|error| reader.damage(&ptr, &error))?;
                 let version = found.and_then(|entry| Some((entry.seq, entry.payload.data()?)));
                 if let Some((seq, data)) = version {
                     return Ok(Some(probe.found(seq, data)));
                 }
             }
-            above = Some(Above { ptr, block });
+            above = Some(Above { way, block });
         }
         Ok(None)
     }
@@ -101,13 +120,13 @@ impl Tree {
     /// The block of `level` that `probe` leads to, and whether it may hold the key. `None` when
     /// the level has no blocks: then no level above has, and all of a level's first fences are
     /// in its tail.
-    fn locate(
-        &self,
+    fn locate<'a>(
+        &'a self,
         level: usize,
         reader: &BlockReader,
-        above: Option<Above>,
+        above: Option<Above<'a>>,
         probe: &Probe<'_>,
-    ) -> Result<Option<(BlockPtr, bool)>> {
+    ) -> Result<Option<(Way<'a>, bool)>> {
         if self.is_empty(level) {
             return Ok(None);
         }
@@ -116,24 +135,25 @@ impl Tree {
             return Ok(None);
         }
         let in_memory = [self.known_fences(level), tail].into_iter().flatten();
-        let mut found =
-            in_memory.filter_map(|fences| fences.get(fences.find(probe.key, probe.seq)?));
-        if let Some(KeyedFence { fence, .. }) = found.next() {
-            return Ok(Some((fence.ptr, filter::may_contain(fence.filter, probe.hash))));
+        for fences in in_memory {
+            if let Some(place) = fences.find(probe.key, probe.seq) {
+                let maybe = fences.may_contain(place, probe.hash);
+                return Ok(Some((Way::Fence(fences, place), maybe)));
+            }
         }
         self.note_detour(level, reader);
-        through_block(reader, above, probe).map(Some)
+        let (ptr, maybe) = through_block(reader, above, probe)?;
+        Ok(Some((Way::Known(ptr), maybe)))
     }
 
     /// The blocks that a lookup of `probe` would read as far as fences in memory tell.
     pub(crate) fn candidates(&self, probe: &Probe<'_>, out: &mut Vec<BlockPtr>) {
         for level in 0..self.height() {
             let Some(fences) = self.known_fences(level) else { continue };
-            let place = fences.find(probe.key, probe.seq);
-            if let Some(fence) = place.and_then(|place| fences.get(place))
-                && filter::may_contain(fence.fence.filter, probe.hash)
+            if let Some(place) = fences.find(probe.key, probe.seq)
+                && fences.may_contain(place, probe.hash)
             {
-                out.push(fence.fence.ptr);
+                out.extend(fences.ptr(place));
             }
         }
     }
@@ -142,18 +162,19 @@ impl Tree {
 /// The fence for `probe` in the block above, which is read if it has not been.
 fn through_block(
     reader: &BlockReader,
-    above: Option<Above>,
+    above: Option<Above<'_>>,
     probe: &Probe<'_>,
 ) -> Result<(BlockPtr, bool)> {
     let Some(above) = above else { return Err(no_fence(None)) };
+    let ptr = above.way.ptr()?;
     let block = match above.block {
         Some(block) => block,
-        None => reader.read(&above.ptr)?,
+        None => reader.read(&ptr)?,
     };
     let view = block.view();
-    let damage = |error| reader.damage(&above.ptr, &error);
+    let damage = |error| reader.damage(&ptr, &error);
     let index = view.fence_index(probe.key, probe.seq).map_err(damage)?;
-    let index = index.ok_or_else(|| no_fence(Some(&above.ptr)))?;
+    let index = index.ok_or_else(|| no_fence(Some(&ptr)))?;
     let fence = view.fence(index).map_err(damage)?;
     Ok((fence.ptr, filter::may_contain(fence.filter, probe.hash)))
 }

@@ -14,6 +14,7 @@ pub mod data_cursor;
 mod fence_chunk;
 pub mod fence_index;
 pub mod held_blocks;
+mod key_hints;
 mod load_fences;
 pub mod lookup;
 pub(crate) mod numbers;
