@@ -1,4 +1,4 @@
-//! A run of fences in columns, each of which takes as few bytes as its values need.
+//! A run of fences in rows, each number of which takes about as few bytes as its column needs.
 
 use std::ops::Range;
 
@@ -22,7 +22,8 @@ pub struct KeyedFence<'a> {
     pub fence: Fence<'a>,
 }
 
-/// Fences in order. A search touches hints of keys, then few keys, if any.
+/// Fences in order. A search touches hints of keys, then the keys that the hints do not tell apart
+/// from the one that is asked for: none or few, unless a few keys differ much from all others.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     /// Of the first key.
@@ -46,6 +47,13 @@ pub(super) struct Chunk {
 type Rows = PackedRows<8>;
 const KEY_END: usize = 6;
 const FILTER_END: usize = 7;
+
+/// The way to a block, of the first numbers of a row.
+#[inline]
+const fn block_ptr([sector, sectors, crc, generation]: [u64; 4]) -> BlockPtr {
+    let (sectors, crc, generation) = (sectors as u16, crc as u32, Generation(generation));
+    BlockPtr { sector, sectors, crc, generation }
+}
 
 /// The string at `index` of strings that lie back to back; `column` has their ends.
 #[inline]
@@ -77,7 +85,7 @@ impl Chunk {
     pub fn copy(&self) -> Self {
         Self {
             head: self.head,
-            hints: self.hints.clone(),
+            hints: self.hints_of_all(),
             rows: self.rows.clone(),
             keys: self.keys.clone(),
             filters: self.filters.clone(),
@@ -126,9 +134,9 @@ impl Chunk {
     /// The fence at `index`.
     #[inline]
     pub fn get(&self, index: usize) -> Option<KeyedFence<'_>> {
-        let [.., puts, tombstones] = self.rows.get::<6>(index)?;
+        let [sector, sectors, crc, generation, puts, tombstones] = self.rows.get(index)?;
         let fence = Fence {
-            ptr: self.ptr(index)?,
+            ptr: block_ptr([sector, sectors, crc, generation]),
             puts: puts as u32,
             tombstones: tombstones as u32,
             filter: self.filter(index),
@@ -139,12 +147,10 @@ impl Chunk {
     /// The way to the block of the fence at `index`.
     #[inline]
     pub fn ptr(&self, index: usize) -> Option<BlockPtr> {
-        let [sector, sectors, crc, generation] = self.rows.get(index)?;
-        let (sectors, crc, generation) = (sectors as u16, crc as u32, Generation(generation));
-        Some(BlockPtr { sector, sectors, crc, generation })
+        self.rows.get(index).map(block_ptr)
     }
 
-    /// The filter of that block.
+    /// The filter of that fence.
     #[inline]
     pub fn filter(&self, index: usize) -> &[u8] {
         string(&self.filters, &self.rows, FILTER_END, index)
@@ -191,6 +197,10 @@ impl Chunk {
         self.keys.shrink_to_fit();
         self.filters.shrink_to_fit();
         self.seqs.shrink_to_fit();
-        self.hints = KeyHints::of(self.len(), |index| self.key(index));
+        self.hints = self.hints_of_all();
+    }
+
+    fn hints_of_all(&self) -> KeyHints {
+        KeyHints::of(self.len(), |index| self.key(index))
     }
 }

@@ -107,7 +107,8 @@ pub struct FenceIndex {
     held_bytes: u64,
 }
 
-/// The full chunks. A search needs their heads, which are together, and few of them.
+/// The full chunks. A search needs their heads, which are together, and those chunks whose heads
+/// are the one of its key.
 ///
 /// Invariant: each slot has the head of its first key at its place in `heads`.
 #[derive(Clone, Debug, Default)]
@@ -400,9 +401,10 @@ impl FenceIndex {
         chunk.ptr(index)
     }
 
-    /// Whether that block may hold a key with this hash.
+    /// Whether the block of the fence at `place` may hold a key with this hash; true without a
+    /// fence, so that whoever asks for its block finds that there is none.
     pub(super) fn may_contain(&self, place: Place, hash: u64) -> bool {
-        self.at(place).is_some_and(|(chunk, index)| filter::may_contain(chunk.filter(index), hash))
+        self.at(place).is_none_or(|(chunk, index)| filter::may_contain(chunk.filter(index), hash))
     }
 
     /// The first fence.

@@ -1,18 +1,18 @@
-//! Two bytes of each of many keys, which tell most of them apart.
+//! Two bytes for each of many keys, which tell most of them apart where they are spread evenly.
 
 use std::ops::Range;
 
 use esker_format::key::long_head;
 
-/// Hints of keys in order, close together for searches: what follows the prefix that the keys
-/// share, as far as two bytes hold it.
+/// Hints of keys in order, close together for searches: how far a key is behind the second one, of
+/// what follows the prefix that they share, as far as two bytes hold it.
 ///
 /// Invariant: a key with a lower hint than another one's is less than it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeyHints {
     /// What all keys but the first begin with.
     prefix: Box<[u8]>,
-    /// The head of the second key behind the prefix.
+    /// The head of what follows the prefix in the second key.
     base: u64,
     /// Bits of a head that the hints lack.
     shift: u32,
@@ -64,12 +64,16 @@ impl KeyHints {
     }
 }
 
-/// The places of `item` among `items`, which are in order.
-pub(super) fn equal_range<T: PartialOrd>(items: &[T], item: &T) -> Range<usize> {
+/// The places of `item` among `items`, which are in order: none, where it would be, if it is not
+/// there.
+pub(super) fn equal_range<T: Ord>(items: &[T], item: &T) -> Range<usize> {
     let from = items.partition_point(|other| other < item);
     let rest = items.get(from..).unwrap_or_default();
-    let is_there = rest.first() == Some(item);
-    from..from + if is_there { rest.partition_point(|other| other == item) } else { 0 }
+    // Most searches end here.
+    if rest.first() != Some(item) {
+        return from..from;
+    }
+    from..from + rest.partition_point(|other| other == item)
 }
 
 #[cfg(test)]
@@ -93,14 +97,16 @@ mod tests {
             mut keys in proptest::collection::vec(any_key(), 0..40),
             prefix in any_key(),
             asked in proptest::collection::vec(any_key(), 20),
+            begins_empty: bool,
         ) {
             keys.iter_mut().for_each(|key| key.splice(..0, prefix.iter().copied()).for_each(drop));
-            keys.push(Vec::new());
+            keys.extend(begins_empty.then(Vec::new));
             keys.sort();
             let hints = KeyHints::of(keys.len(), |index| keys.get(index).map_or(&[], |key| key));
+            prop_assert_eq!(hints.around(b"").is_none(), keys.is_empty());
             let alike = asked.iter().map(|key| [&prefix[..], key].concat());
             for key in asked.iter().cloned().chain(alike).chain(keys.clone()) {
-                let around = hints.around(&key).unwrap();
+                let around = hints.around(&key).unwrap_or_default();
                 prop_assert!(keys[..around.start].iter().all(|other| *other < key));
                 prop_assert!(keys[around.end..].iter().all(|other| *other > key));
             }

@@ -1,14 +1,14 @@
-//! Rows of numbers that take as few bytes as they need.
+//! Rows of numbers in few bytes.
 
 /// Bytes that a number is read with.
 const READ_BYTES: usize = 8;
 
 /// Rows of `N` numbers in the order of their pushes: each number as its distance from the base of
-/// its column. A row is in one or two lines of the processor's cache.
+/// its column, in as many bytes as the largest distance needs.
 ///
 /// Invariant: all distances of a column fit its width, which is 0 where all its numbers are equal.
-/// Invariant: `bytes` has the rows back to back and [`READ_BYTES`] more, so that each number is
-/// read with as many.
+/// Invariant: where there are rows, `bytes` has them back to back and [`READ_BYTES`] more, so that
+/// each number is read with as many.
 #[derive(Clone, Debug)]
 pub(super) struct PackedRows<const N: usize> {
     columns: [Column; N],
