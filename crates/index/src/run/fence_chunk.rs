@@ -1,4 +1,4 @@
-//! A run of fences in rows, each number of which takes about as few bytes as its column needs.
+//! A run of fences, with their numbers in packed rows.
 
 use std::ops::Range;
 
@@ -22,16 +22,16 @@ pub struct KeyedFence<'a> {
     pub fence: Fence<'a>,
 }
 
-/// Fences in order. A search touches hints of keys, then the keys that the hints do not tell apart
-/// from the one that is asked for: none or few, unless a few keys differ much from all others.
+/// Fences in order. A search reads hints of keys, and then the keys with the same hint as its key:
+/// none or few, unless a few keys differ much from all others.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
-    /// Of the first key.
+    /// The head of the first key.
     head: u64,
-    /// Of all keys, when no fence will follow.
+    /// Hints of all keys; none before the chunk is finished.
     hints: KeyHints,
     rows: Rows,
-    /// Back to back, as the filters are.
+    /// Keys back to back, as filters are.
     keys: Vec<u8>,
     filters: Vec<u8>,
     /// Empty as long as every number is ∞.

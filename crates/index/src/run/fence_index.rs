@@ -107,8 +107,7 @@ pub struct FenceIndex {
     held_bytes: u64,
 }
 
-/// The full chunks. A search needs their heads, which are together, and those chunks whose heads
-/// are the one of its key.
+/// The full chunks. A search reads the heads, and then only chunks with the head of its key.
 ///
 /// Invariant: each slot has the head of its first key at its place in `heads`.
 #[derive(Clone, Debug, Default)]
@@ -132,7 +131,7 @@ impl Full {
     }
 
     /// Without the first `count`.
-    fn behind(&self, count: usize) -> Self {
+    fn without_first(&self, count: usize) -> Self {
         Self {
             heads: self.heads.get(count..).unwrap_or_default().to_vec(),
             slots: self.slots.get(count..).unwrap_or_default().to_vec(),
@@ -344,7 +343,7 @@ impl FenceIndex {
     }
 
     fn drop_chunks(&mut self, count: usize) {
-        self.full = Arc::new(self.full.behind(count));
+        self.full = Arc::new(self.full.without_first(count));
         self.dropped += count * CHUNK_FENCES;
         self.count_missing();
     }
@@ -401,8 +400,8 @@ impl FenceIndex {
         chunk.ptr(index)
     }
 
-    /// Whether the block of the fence at `place` may hold a key with this hash; true without a
-    /// fence, so that whoever asks for its block finds that there is none.
+    /// Whether the block of the fence at `place` may hold a key with this hash; true where there is
+    /// no fence, so that a lookup ends with the error of [`ptr`](Self::ptr) and not as a miss.
     pub(super) fn may_contain(&self, place: Place, hash: u64) -> bool {
         self.at(place).is_none_or(|(chunk, index)| filter::may_contain(chunk.filter(index), hash))
     }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use esker_format::key::long_head;
+use esker_format::key::{common_prefix_len, long_head};
 
-/// Hints of keys in order, close together for searches: how far a key is behind the second one, of
-/// what follows the prefix that they share, as far as two bytes hold it.
+/// Hints of keys in order: the distance of a key from the second one, in what follows their common
+/// prefix, as far as two bytes hold it.
 ///
 /// Invariant: a key with a lower hint than another one's is less than it.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +25,7 @@ impl KeyHints {
     pub fn of<'a>(count: usize, key: impl Fn(usize) -> &'a [u8]) -> Self {
         let last = count.saturating_sub(1);
         let (second, last) = (key(1.min(last)), key(last));
-        let shared = second.iter().zip(last).take_while(|(left, right)| left == right).count();
-        let prefix = last.get(..shared).unwrap_or_default().into();
+        let prefix = last.get(..common_prefix_len(second, last)).unwrap_or_default().into();
         let mut hints = Self { prefix, ..Self::default() };
         hints.base = hints.head(second);
         let range = hints.head(last).saturating_sub(hints.base);
