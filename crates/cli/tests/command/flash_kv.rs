@@ -1,7 +1,7 @@
 //! `flash kv`, from outside.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -171,19 +171,25 @@ fn what_is_no_image_is_refused_by_every_command() {
         .fails(2, &["not the image of a chip"]);
 }
 
+/// A load that has the image and waits for its input; `None` where it met a reader.
+fn waiting_load(image: &str) -> Option<Child> {
+    let mut load = command(["flash", "kv", "load", image]);
+    let mut load = load.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    while load.try_wait().unwrap().is_none() {
+        if kv(&["get", image, "key"]).code() == 4 {
+            return Some(load);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(load.wait().unwrap().code(), Some(4));
+    None
+}
+
 #[test]
 fn an_image_is_open_for_one_writer_or_several_readers() {
     let (_place, image) = created();
     kv(&["put", &image, "key", "value"]).stdout();
-    // A load that waits for its input has the image.
-    let mut load = command(["flash", "kv", "load", &image]);
-    let mut load = load.stdin(Stdio::piped()).spawn().unwrap();
-    for _ in 0..1000 {
-        if kv(&["get", &image, "key"]).code() == 4 {
-            break;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
+    let mut load = (0..100).find_map(|_| waiting_load(&image)).unwrap();
     kv(&["get", &image, "key"]).fails(4, &["chip.img", "another process"]);
     kv(&["put", &image, "key", "v"]).fails(4, &["chip.img", "another process"]);
     drop(load.stdin.take());
